@@ -30,7 +30,7 @@ async fn deleted_worker_deployment_drains_before_it_is_removed() -> Result<(), E
     .await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     farm.delete().await?;
-    farm.until("it waits", |seen| message(seen, "Reconciling").contains("workflows still run")).await?;
+    farm.until("it waits", |seen| message(seen, "Reconciling").contains("running workflows on")).await?;
     let given_back = described(&farm).await?;
     assert_eq!((given_back.routing.current, given_back.routing.ramp), (None, None), "tasks are given back");
     tokio::time::sleep(Duration::from_secs(6)).await;

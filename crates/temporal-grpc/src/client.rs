@@ -72,7 +72,7 @@ pub(crate) struct GrpcTemporal {
     service: Service,
     pub(crate) namespace: String,
     pace: Arc<Pace>,
-    /// Set when the server rejected the credentials: the cached Secrets may be outdated.
+    /// Set when the server rejected the credentials: the cached Secrets may be stale.
     refused: Arc<AtomicBool>,
 }
 
@@ -172,7 +172,7 @@ impl GrpcTemporal {
     }
 }
 
-/// What a not-found error means for a write with this build ID, or without one.
+/// The record that a not-found error refers to, for a write with this build ID, or without one.
 fn missing_of(build: Option<&BuildId>) -> Missing {
     if build.is_some() { Missing::Version } else { Missing::Deployment }
 }
@@ -182,9 +182,9 @@ pub(crate) fn version(deployment: &DeploymentName, build: &BuildId) -> WorkerDep
     WorkerDeploymentVersion { deployment_name: deployment.to_string(), build_id: build.to_string() }
 }
 
-/// The error for an answer that lacks a required field.
+/// The error for a response that lacks a required field.
 fn hollow(what: &str) -> TemporalError {
-    TemporalError::Unreachable { message: format!("the server's answer has no {what}") }
+    TemporalError::Unreachable { message: format!("the server's response has no {what}") }
 }
 
 #[async_trait]

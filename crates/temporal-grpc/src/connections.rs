@@ -20,12 +20,12 @@ use crate::secrets::{Secret, Secrets};
 
 /// How long a Secret is cached.
 const BELIEVED: Duration = Duration::from_secs(30);
-/// How long it is cached while something is wrong: the Secret is missing, or Temporal refused its content.
+/// How long it is cached while the Secret does not exist, or Temporal rejects its content.
 const DOUBTED: Duration = Duration::from_secs(2);
 /// How long an unused connection is kept.
 const KEPT: Duration = Duration::from_mins(10);
 
-/// Makes clients of Temporal, with credentials from Secrets.
+/// Creates clients of Temporal, with credentials from Secrets.
 pub struct GrpcConnections {
     secrets: Arc<dyn Secrets>,
     state: Mutex<State>,
@@ -117,13 +117,11 @@ impl GrpcConnections {
                     self.state().read.insert(name, read);
                     secret
                 }
-                // An outdated copy is better than none.
+                // Use a stale copy if there is one.
                 Err(why) => match self.state().read.get(&name).and_then(|read| read.secret.clone()) {
                     Some(secret) => Some(secret),
                     None => {
-                        return Err(TemporalError::SecretNotFound {
-                            message: format!("{called} could not be read: {why}"),
-                        });
+                        return Err(TemporalError::SecretNotFound { message: format!("{called}: {why}") });
                     }
                 },
             },
@@ -333,7 +331,7 @@ mod tests {
         assert_eq!(connections.count(), 1);
         let unread = error(&connections, &with_key("other")).await;
         assert!(
-            unread.to_string().ends_with("could not be read: the API server does not answer"),
+            unread.to_string().ends_with("(connection.apiKeySecret): the API server does not answer"),
             "{unread}"
         );
     }

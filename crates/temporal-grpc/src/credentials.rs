@@ -85,7 +85,7 @@ pub(crate) fn tls(connection: &Connection, found: &Found) -> Result<Option<Hands
     Ok(Some(Handshake { config: Arc::new(config), server_name }))
 }
 
-/// The trusted roots: those of the Secret, or those of this machine.
+/// The trusted root certificates: those of the Secret, or those of this machine.
 fn roots(found: &Found) -> Result<RootCertStore, TemporalError> {
     let mut roots = RootCertStore::empty();
     if let Some(ca) = &found.ca {
@@ -97,8 +97,8 @@ fn roots(found: &Found) -> Result<RootCertStore, TemporalError> {
         if roots.is_empty() {
             return Err(TemporalError::CredentialsInvalid {
                 message:
-                    "this operator trusts no certificate authority: set connection.tls.caSecret to the authority of the \
-                     server's certificate"
+                    "the operator has no trusted root certificates: set connection.tls.caSecret to a Secret with the server's \
+                     certificate authority"
                         .to_owned(),
             });
         }

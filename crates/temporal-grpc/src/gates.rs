@@ -135,7 +135,7 @@ fn payloads(input: &Value) -> Payloads {
     Payloads { payloads: vec![payload] }
 }
 
-/// The message of the innermost cause: the outer ones only say that something failed.
+/// The message of the innermost cause: the outer ones only report a failure.
 fn words(failure: &Failure) -> String {
     let mut innermost = failure;
     while let Some(cause) = &innermost.cause {

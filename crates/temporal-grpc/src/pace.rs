@@ -1,4 +1,4 @@
-//! The rate limit of a namespace: Temporal allows 50 describes a second to all its clients, people included.
+//! The rate limit of a namespace: Temporal allows all its clients together 50 describe requests per second.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Pace {
         let wait = (spent + EVERY).saturating_sub(EVERY * BURST);
         if wait > PATIENCE {
             return Err(TemporalError::RateLimited {
-                message: "Windlass sends a Temporal namespace at most 25 requests a second, and more are due"
+                message: "Windlass sends at most 25 requests per second to a Temporal namespace, and more requests are waiting"
                     .to_owned(),
                 retry_after: Some(wait),
             });

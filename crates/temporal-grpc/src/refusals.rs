@@ -73,7 +73,7 @@ fn pushback(status: &Status) -> Option<Duration> {
     pushback.parse().ok().map(Duration::from_millis)
 }
 
-/// The error for a request without an answer. Exception: a server rejects a client's certificate by closing with a
+/// The error for a request without a response. Exception: a server rejects a client's certificate by closing with a
 /// TLS alert.
 fn unreachable(status: &Status) -> TemporalError {
     let message = match status.source() {

@@ -14,8 +14,8 @@ use crate::planner::build::{deployment_names, revision_name};
 use crate::port::BuildId;
 use crate::render::{self, ANNOTATIONS, REPLICAS, Version};
 
-/// The generation at which each Deployment, by UID, was last found or made equal to its rendering. Avoids rewriting
-/// the defaults that the API server adds to a template in each reconcile.
+/// The generation at which each Deployment, by UID, last matched its rendering. Without it, each reconcile would
+/// overwrite the defaults that the API server adds to a template.
 #[derive(Debug, Default)]
 pub struct Compared(Mutex<BTreeMap<String, i64>>);
 
@@ -37,7 +37,7 @@ impl Compared {
     }
 }
 
-/// The number of Deployments at which the generations are forgotten.
+/// The number of Deployments at which the generations are cleared.
 const MAX_COMPARED: usize = 10_000;
 
 /// The Deployments and revisions of a WorkerDeployment.
@@ -146,10 +146,10 @@ impl Children {
     }
 
     /// Makes a version's Deployment match its own template. True if it wrote something. Without its revision, its template
-    /// is known only if it is the target's. `is_made`: true if a rollout has made the version from the target.
+    /// is known only if it is the target's. `is_made`: true if a rollout has created the version from the target.
     pub async fn serve(&self, facts: &Facts, build: &BuildId, is_made: bool) -> Result<bool, ClusterError> {
         let Some(revision) = self.revision_of(facts, build) else {
-            // Under a fixed build ID the target may be another template, which only a rollout may bring.
+            // Under a fixed build ID the target may have another template, which only a rollout may apply.
             let is_its_own = is_made || facts.is_at_target() || facts.spec.unsafe_custom_build_id.is_none();
             if *build == facts.target.build && is_its_own {
                 return self.apply_target(facts).await;
@@ -177,8 +177,8 @@ impl Children {
             return Ok(true);
         }
         let (meta, live) = (&live.meta, &live.object);
-        // If Temporal cannot be found, the new connection may be why: a misspelled address, or another Temporal's,
-        // would take the workers from every version.
+        // While the state in Temporal is unknown, the new connection may be wrong: with a misspelled address, or that of
+        // another server, the workers of every version would stop polling.
         let is_found = facts.described().is_some();
         let mut ops = if is_found { rendered.differences(live, self.compared.is(meta)) } else { Vec::new() };
         let replicas = facts.spec.replicas;
@@ -234,7 +234,7 @@ impl Children {
             }
         }
         let object = format!("the Deployment of {}", version.build);
-        let message = refusal.unwrap_or_else(|| "all names that Windlass tries are in use".to_owned());
+        let message = refusal.unwrap_or_else(|| "all candidate names are in use".to_owned());
         Err(ClusterError::Refused { object, message })
     }
 

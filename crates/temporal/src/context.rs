@@ -19,12 +19,12 @@ use crate::workers::Workers;
 
 /// The least time between two requests to delete the same record: each makes Temporal re-check the drainage.
 const BETWEEN_DELETES: Duration = Duration::from_secs(10);
-/// After this many failed requests another client polls as the version; Temporal would have forgotten our own
-/// workers.
+/// After this many failed requests, another client must be polling as the version: Temporal would no longer list the
+/// pollers of Windlass's own workers.
 const QUICK_DELETES: u32 = 60;
 /// The least time between two requests from then on.
 const BETWEEN_LATE_DELETES: Duration = Duration::from_mins(5);
-/// The least time between two writes that scale a version to zero that somebody else scales up.
+/// The least time between two writes that scale a version to zero while another client scales it up.
 const BETWEEN_SCALE_DOWNS: Duration = Duration::from_mins(5);
 /// The least time between two counts of the pollers of an idle object.
 const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
@@ -41,7 +41,7 @@ pub struct Context {
     pub view: Arc<View>,
     /// The event recorder.
     pub events: EventRecorder,
-    /// Makes the clients of Temporal.
+    /// Creates the clients of Temporal.
     pub connections: Arc<dyn Connections>,
     /// The task types.
     pub registry: Registry,
@@ -53,7 +53,7 @@ pub struct Context {
     pub pace: Arc<Pace>,
     /// The generations at which Deployments matched their rendering.
     pub compared: Arc<Compared>,
-    /// Carries out hooks; `None`: objects with hooks are rejected.
+    /// Runs hooks; `None`: Windlass rejects objects with hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
     deletes: Mutex<HashMap<(String, BuildId), u32>>,
@@ -119,12 +119,12 @@ impl Context {
         self.until(&("delete", uid.to_owned(), build.clone()))
     }
 
-    /// Notes that a version was scaled to zero.
+    /// Records that a version was scaled to zero.
     pub(crate) fn is_scaled_down(&self, uid: &str, build: &BuildId) {
         self.is_due(("scale-down", uid.to_owned(), build.clone()), BETWEEN_SCALE_DOWNS);
     }
 
-    /// How long until a version that somebody else scaled up may be scaled to zero again.
+    /// How long until Windlass may again scale to zero a version that another client scaled up.
     pub(crate) fn until_scale_down(&self, uid: &str, build: &BuildId) -> Duration {
         self.until(&("scale-down", uid.to_owned(), build.clone()))
     }

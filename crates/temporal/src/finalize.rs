@@ -11,22 +11,22 @@ use crate::api::{DeletionPolicy, Reason};
 use crate::context::Context;
 use crate::observe::{self, Read};
 use crate::planner::TemporalState;
-use crate::planner::deletion::{Step, step};
+use crate::planner::deletion::{Step, delete_now, now_hint, step};
 use crate::planner::facts::reason_of;
 use crate::port::{BuildId, TemporalError};
 use crate::reconcile::state::{Reconcile, save, unreadable};
 
 /// Requeue after a write.
 const SOON: Duration = Duration::from_secs(1);
-/// Requeue while something that takes minutes is under way.
+/// Requeue while an operation that takes minutes is in progress.
 const LATER: Duration = Duration::from_secs(5);
-/// How often one reconcile calls Temporal under `windlass.dev/delete: now`: an answer may be lost, a token stale.
+/// How often one reconcile calls Temporal under `windlass.dev/delete: now`: a response may be lost, or a token stale.
 const TRIES: u32 = 3;
 
 /// Carries out the next step of the deletion. Returns when to requeue.
 pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, ClusterError> {
     if let Err(error) = reconcile.end_for_deletion().await {
-        let message = format!("{error}; windlass delete --now does not wait");
+        let message = format!("{error}; {}", now_hint(&reconcile.facts.namespace, &reconcile.facts.name));
         return report(&reconcile, Reason::Terminating, &message, LATER).await;
     }
     let mut next = step(&reconcile.facts, reconcile.now);
@@ -71,8 +71,8 @@ pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, C
     }
 }
 
-/// Deletes an object whose spec cannot be read. Its connection is unknown, so its workers stay until a person sets
-/// `windlass.dev/delete: now`. Without workers it is deleted at once.
+/// Deletes an object whose spec cannot be read. Its connection is unknown, so Windlass keeps its workers until a person
+/// sets `windlass.dev/delete: now`. Without workers, Windlass deletes the object at once.
 pub(crate) async fn finalize_unreadable(
     cx: &Context,
     read: &Read,
@@ -91,7 +91,8 @@ pub(crate) async fn finalize_unreadable(
         return Ok(SOON);
     }
     let sentence = format!(
-        "Windlass deletes no workers before it can read the spec ({sentence}). Fix the spec, or run: windlass delete --now"
+        "Windlass cannot read the spec, so it keeps the workers ({sentence}). Fix the spec, or run: {}",
+        delete_now(&read.meta().namespace, &read.meta().name)
     );
     unreadable(cx, read, &sentence).await?;
     Ok(LATER)
@@ -108,7 +109,7 @@ async fn call_temporal(reconcile: &Reconcile<'_>, step: &Step) -> Result<(), Tem
     }
 }
 
-/// Deletes Deployments and records independently of each other. Returns the first refusal of the API server.
+/// Deletes Deployments and records independently of each other. Returns the first error of the API server.
 async fn delete_versions(
     reconcile: &Reconcile<'_>,
     workers: &[BuildId],

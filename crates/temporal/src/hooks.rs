@@ -36,7 +36,7 @@ impl HookedObject {
     }
 }
 
-/// What the tasks of hooks get in one reconcile.
+/// The input of the tasks of hooks in one reconcile.
 #[derive(Clone, Debug)]
 pub struct HookContext {
     /// The owner.
@@ -55,9 +55,9 @@ pub struct HookContext {
     pub approved: Option<String>,
     /// The point that `skip` applies to.
     pub about: Option<HookPoint>,
-    /// Why a hook need not run, in a sentence.
+    /// Why a hook is skipped, as a sentence.
     pub skip: Option<String>,
-    /// Why no hook may start now.
+    /// Why no hook may start, as a sentence.
     pub hold: Option<String>,
 }
 
@@ -81,12 +81,12 @@ impl HookContext {
     }
 }
 
-/// Why hooks cannot be carried out.
+/// Why hooks cannot run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HooksRejected {
-    /// The spec is invalid, in a sentence with the hook's name.
+    /// The spec is invalid; a sentence with the hook's name.
     Permanent(String),
-    /// It cannot be determined now, in a sentence.
+    /// It cannot be determined now; a sentence.
     Transient(String),
 }
 
@@ -100,7 +100,7 @@ impl HooksRejected {
     }
 }
 
-/// Carries out hooks.
+/// Runs hooks.
 #[async_trait]
 pub trait Hooks: Send + Sync {
     /// Checks that these hooks could run.
@@ -109,14 +109,14 @@ pub trait Hooks: Send + Sync {
     /// Adds to `env` what the tasks of hooks need.
     fn equip(&self, env: Env, context: HookContext) -> Env;
 
-    /// Stops what the hooks of a plan have started. Called before the plan's end is written; an error, a sentence,
-    /// delays that end.
+    /// Stops everything that the hooks of a plan have started. Called before the end of the plan is written. An error
+    /// delays that end; it is a sentence.
     async fn end(&self, of: &HookedObject, plan: &Plan) -> Result<(), String>;
 
     /// Forgets a deleted object.
     fn forget(&self, namespace: &str, name: &str);
 
-    /// Streams the namespace and name of each object for which a hook's answer arrived. Each controller calls it
+    /// Streams the namespace and name of each object for which a hook's response arrived. Each controller calls it
     /// once.
     fn answered(&self) -> UnboundedReceiver<(String, String)>;
 }

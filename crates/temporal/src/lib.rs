@@ -5,10 +5,7 @@
 //! protocol: another crate implements it with gRPC. [`planner`] decides, and is pure; [`workers::Workers`] is the
 //! controller.
 
-#![allow(
-    clippy::doc_markdown,
-    reason = "the field's names, WorkerDeployment and Temporal's, are read often here"
-)]
+#![allow(clippy::doc_markdown, reason = "names such as WorkerDeployment occur often in these comments")]
 
 pub mod api;
 pub mod children;

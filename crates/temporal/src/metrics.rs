@@ -88,7 +88,7 @@ impl Metrics {
         text
     }
 
-    /// The number of requests of an RPC, whatever their result.
+    /// The number of requests of an RPC, with any outcome.
     #[must_use]
     pub fn requests(&self, rpc: &'static str) -> u64 {
         OUTCOMES

@@ -30,7 +30,7 @@ const QUEUES: usize = 20;
 pub struct Read {
     /// The object.
     pub stored: Arc<ObservedObject>,
-    /// Its spec, or why it cannot be read, in a sentence.
+    /// Its spec, or why it cannot be read, as a sentence.
     pub spec: Result<WorkerDeploymentSpec, String>,
     /// Its status.
     pub status: WorkerDeploymentStatus,
@@ -131,8 +131,8 @@ pub async fn facts(
     (facts, retry_after)
 }
 
-/// The Deployments, and which of them the status says nothing about. A version that this object has just made is not
-/// known to Temporal before its first worker polls, so these do not count: the target, and the target before it.
+/// The Deployments, and those without a record in the status. Temporal does not know a new version before its first
+/// worker polls, so the target and the previous target do not count.
 fn standing(read: &Read, target: &Target, children: &Children) -> Standing {
     let (status, made) = (&read.status, read.meta().created_at);
     let is_unrecorded = |build: &BuildId, live: &Meta| {
@@ -225,7 +225,7 @@ pub async fn look_up_unlisted(facts: &mut Facts, temporal: &dyn Temporal) {
     }
 }
 
-/// Counts the pollers of a version. Unknown if Temporal does not answer.
+/// Counts the pollers of a version. Unknown if Temporal does not respond.
 pub async fn count_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
     if facts.versions.get(build).is_none_or(|version| version.listed.is_none()) {
         return;
@@ -242,8 +242,8 @@ pub async fn count_pollers(facts: &mut Facts, build: &BuildId, temporal: &dyn Te
     }
 }
 
-/// Counts the workflows of a version before its workers are scaled down or deleted. If Temporal does not answer, they are
-/// kept, and the facts have the error.
+/// Counts the workflows of a version before its workers are scaled down or deleted. If Temporal does not respond,
+/// Windlass keeps them, and the facts have the error.
 pub async fn count(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
     let counted = temporal.running_workflows(&facts.deployment, build).await;
     let Some(version) = facts.versions.get_mut(build) else { return };
@@ -253,7 +253,7 @@ pub async fn count(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) 
     }
 }
 
-/// Counts the workflows of a version for display. Unknown if Temporal does not answer.
+/// Counts the workflows of a version for display. Unknown if Temporal does not respond.
 pub async fn count_for_display(facts: &mut Facts, build: &BuildId, temporal: &dyn Temporal) {
     if let Ok(running) = temporal.running_workflows(&facts.deployment, build).await
         && let Some(version) = facts.versions.get_mut(build)

@@ -38,7 +38,7 @@ pub struct Version<'a> {
     pub template_hash: &'a str,
     /// The ControllerRevision that keeps the template.
     pub revision: &'a str,
-    /// The last obeyed restart.
+    /// The last accepted restart.
     pub restarted_at: Option<&'a str>,
 }
 
@@ -126,7 +126,7 @@ fn array<'a>(of: &'a mut Value, field: &str) -> &'a mut Vec<Value> {
     }
     match value {
         Value::Array(items) => items,
-        // It was made an array above.
+        // The code above makes it an array.
         _ => unreachable!("an array"),
     }
 }
@@ -145,7 +145,7 @@ fn as_object(value: &mut Value) -> &mut Map<String, Value> {
     }
     match value {
         Value::Object(fields) => fields,
-        // It was made an object above.
+        // The code above makes it an object.
         _ => unreachable!("an object"),
     }
 }
@@ -172,7 +172,7 @@ impl Rendered {
         })
     }
 
-    /// The JSON patch operations that bring a live Deployment to this rendering.
+    /// The JSON patch operations that make a live Deployment match this rendering.
     #[must_use]
     pub fn differences(&self, live: &Value, compared: bool) -> Vec<PatchOp> {
         let mut ops = Vec::new();
@@ -189,7 +189,7 @@ impl Rendered {
         ops
     }
 
-    /// True if a live Deployment's template matches, whatever its annotations say.
+    /// True if a live Deployment's template matches, regardless of its annotations.
     #[must_use]
     pub fn matches_live(&self, live: &Value) -> bool {
         covers(&form(&live["spec"]["template"]), &form(&self.template))

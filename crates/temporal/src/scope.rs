@@ -39,7 +39,7 @@ impl WorkerScope {
         self.recorder.record(event);
     }
 
-    /// The guard for a write that is decided on these facts.
+    /// The guard for a write that is based on these facts.
     #[must_use]
     pub fn guard(&self) -> Option<Guard> {
         let described = self.facts.described()?;
@@ -49,7 +49,9 @@ impl WorkerScope {
     /// Changes the routing.
     pub async fn write(&self, write: &RoutingWrite) -> Result<(), TemporalError> {
         let (Some(temporal), Some(guard)) = (&self.temporal, self.guard()) else {
-            return Err(TemporalError::Unreachable { message: "there is no connection".to_owned() });
+            return Err(TemporalError::Unreachable {
+                message: "there is no connection to the server".to_owned(),
+            });
         };
         temporal.set_routing(&self.facts.deployment, write, &guard).await.map(drop)
     }
@@ -113,7 +115,7 @@ pub fn wait_with(
     }
 }
 
-/// Waits out an error of Temporal's, and reports it.
+/// Waits after an error from Temporal, and reports it.
 pub fn wait_out(cx: &TaskContext<'_>, error: &TemporalError) -> Outcome {
     match error {
         // The facts are stale: the next reconcile decides again.

@@ -60,7 +60,7 @@ impl Workers {
         }
     }
 
-    /// Watches these namespaces only; none means all.
+    /// Watches only these namespaces; an empty list means all.
     #[must_use]
     pub fn namespaces(mut self, namespaces: impl IntoIterator<Item = String>) -> Self {
         self.namespaces = namespaces.into_iter().collect();
@@ -81,7 +81,7 @@ impl Workers {
         self
     }
 
-    /// Sets what carries out hooks. Without it, objects with hooks are rejected.
+    /// Sets the hook runner. Without one, Windlass rejects objects with hooks.
     #[must_use]
     pub fn hooks(mut self, hooks: Arc<dyn Hooks>) -> Self {
         self.hooks = Some(hooks);
@@ -95,7 +95,7 @@ impl Workers {
         self
     }
 
-    /// Runs until `shutdown` resolves, then finishes the reconciles under way.
+    /// Runs until `shutdown` resolves, then finishes the reconciles in progress.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
         let (shutdown, pace) = (shutdown.shared(), Arc::default());
         let scopes = Namespaces::of(&self.namespaces);
@@ -177,7 +177,7 @@ impl Workers {
     }
 }
 
-/// Requests a reconcile of a WorkerDeployment that changed, or of that of a child.
+/// Requests a reconcile of a WorkerDeployment when it or one of its children changes.
 fn on_change(requests: &UnboundedSender<Request>, kind: Kind, changed: &Meta) {
     let owner = if kind == Kind::WorkerDeployment {
         Some(changed.name.as_str())

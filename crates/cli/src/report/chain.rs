@@ -178,7 +178,7 @@ impl Chain {
 #[must_use]
 pub fn culprit(report: &FleetReport) -> Option<&str> {
     let worst =
-        report.nodes.iter().filter(|node| node.health.is_unhealthy_state()).min_by_key(|node| node.health);
+        report.nodes.iter().filter(|node| node.health.is_listed_by_name()).min_by_key(|node| node.health);
     worst.map(|node| node.name.as_str())
 }
 
@@ -204,7 +204,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
             let health =
                 report.nodes.iter().find(|n| n.name == node.meta.name).map_or(Health::Down, |n| n.health);
             chain_of_node(chain, 3, node, seen.looked_for(&node.meta.name), events);
-            if matches!(health, Health::Failed | Health::Down) && status.rollout.is_some() {
+            if health.is_unhealthy() && status.rollout.is_some() {
                 let command = format!("windlass plan {target} --image IMAGE");
                 chain.offer("forecast another image", command);
             }

@@ -305,7 +305,7 @@ impl FleetReport {
         let has_failed = self.phase == FleetPhase::Failed.as_ref()
             || self.rollout.as_ref().is_some_and(|rollout| rollout.failed > 0)
             || self.nodes.iter().any(|node| node.health == Health::Failed);
-        let serves = |node: &NodeReport| !node.health.is_unhealthy_state();
+        let serves = |node: &NodeReport| !node.health.is_listed_by_name();
         has_failed || (self.replicas > 0 && !self.nodes.is_empty() && !self.nodes.iter().any(serves))
     }
 
@@ -331,7 +331,7 @@ impl FleetReport {
 /// The number of serving nodes by what they run, largest group first.
 pub(super) fn serving<'a>(nodes: impl IntoIterator<Item = &'a NodeReport>) -> Vec<(Health, String, usize)> {
     let mut groups: Vec<(Health, String, usize)> = Vec::new();
-    let serves = |node: &&NodeReport| !node.health.is_unhealthy_state() && node.health != Health::Settling;
+    let serves = |node: &&NodeReport| !node.health.is_listed_by_name() && node.health != Health::Settling;
     for node in nodes.into_iter().filter(serves) {
         let runs = node.runs();
         match groups.iter_mut().find(|(health, known, _)| *health == node.health && *known == runs) {

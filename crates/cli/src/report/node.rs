@@ -33,8 +33,14 @@ pub enum Health {
 impl Health {
     /// True if it is always listed by name.
     #[must_use]
-    pub fn is_unhealthy_state(self) -> bool {
+    pub fn is_listed_by_name(self) -> bool {
         self < Self::Settling
+    }
+
+    /// True if it has failed, or is unavailable although nothing is in progress.
+    #[must_use]
+    pub fn is_unhealthy(self) -> bool {
+        matches!(self, Self::Failed | Self::Down)
     }
 }
 
@@ -204,7 +210,7 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
         Health::Down
     };
     let unseen = down.is_some() && health == Health::Down;
-    let problem = status.problem.as_ref().filter(|_| health.is_unhealthy_state());
+    let problem = status.problem.as_ref().filter(|_| health.is_listed_by_name());
     let message = match (health, problem) {
         (Health::Settling, _) => {
             let left = free_at.map_or_else(String::new, |at| age(at - now + TimeDelta::milliseconds(999)));

@@ -201,7 +201,7 @@ impl SeenStatefulSets {
             target_revision: short(target, &set_name).to_owned(),
             reason: says.as_ref().filter(|_| ill).map(|says| says.reason.clone()).unwrap_or_default(),
             message,
-            since: says.and_then(|says| says.since).or(since).filter(|_| health.is_unhealthy_state()),
+            since: says.and_then(|says| says.since).or(since).filter(|_| health.is_listed_by_name()),
             task: task.map(|task| task.type_.clone()).unwrap_or_default(),
             unseen,
             set: set_name,

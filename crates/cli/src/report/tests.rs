@@ -368,6 +368,8 @@ fn verdict_and_exit_code_follow_the_conditions() {
         let is_told = report.waiting_for == "has 0 replicas: the target starts with the next scale-up";
         assert_eq!(is_told, verdict == Verdict::ScaledToZero, "{what}");
         assert_eq!((report.verdict, report.verdict.exit_code()), (verdict, code), "{what}");
+        let is_stalled = report.qualifier().as_deref() == Some("stalled");
+        assert_eq!(is_stalled, verdict == Verdict::Stalled && report.rollout.is_some(), "{what}");
     }
 }
 

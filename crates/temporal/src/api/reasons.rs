@@ -61,7 +61,7 @@ pub enum Reason {
     CredentialsInvalid,
     ConnectionSecretNotFound,
     InvalidSpec,
-    // Events alone.
+    // Only in events.
     RolloutStarted,
     RolloutSuperseded,
     RolloutStalled,

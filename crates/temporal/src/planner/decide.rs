@@ -7,12 +7,12 @@ use super::facts::{Facts, TemporalState};
 use super::hooks;
 use crate::api::{OnFailure, Reason};
 
-/// What to do about the plan.
+/// The next action for the plan.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Decision {
     /// Keep the active plan, if any; start none.
     Keep,
-    /// The target is already what runs: record it as completed, without a plan.
+    /// The target already runs: record it as completed, without a plan.
     Record,
     /// Start a rollout.
     Start(Cause),
@@ -38,7 +38,7 @@ pub enum Decision {
     },
 }
 
-/// What starts a rollout.
+/// The cause of a rollout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cause {
     /// The spec's version changed.
@@ -66,20 +66,20 @@ impl Cause {
 pub struct AnnotationRequests {
     /// The ID of the plan to abort.
     pub abort: Option<String>,
-    /// The value of the retry annotation, unless it was already obeyed.
+    /// The value of the retry annotation, unless Windlass already acted on it.
     pub retry: Option<String>,
 }
 
 impl AnnotationRequests {
-    /// The ID of the plan to retry. A suffix after `/` makes another request of it, so that the same plan can be
-    /// retried several times.
+    /// The ID of the plan to retry. A different suffix after `/` is a new request, so that a person can retry the same
+    /// plan several times.
     #[must_use]
     pub fn retried_plan(&self) -> Option<&str> {
         self.retry.as_deref()?.split('/').next()
     }
 }
 
-/// Decides what to do about the plan.
+/// Decides the next action for the plan.
 #[must_use]
 pub fn decide(facts: &Facts, plan: Option<&Plan>, requests: &AnnotationRequests) -> Decision {
     if facts.deleted_at.is_some() {
@@ -97,7 +97,7 @@ fn of_active(facts: &Facts, plan: &Plan, requests: &AnnotationRequests) -> Decis
     }
     if plan.target_hash != facts.target.hash {
         if facts.invalid.is_some() || facts.unchecked.is_some() {
-            // The new spec is invalid, too, or may be: the active rollout is obsolete, but no other can start.
+            // The new spec is or may be invalid: the active rollout is obsolete, but no other can start.
             return Decision::Keep;
         }
         // Without the routing, the starting point of a rollout is unknown.

@@ -1,7 +1,8 @@
-//! The deletion of a WorkerDeployment: its steps and their order. It never waits for something that may never happen:
-//! records that Temporal keeps because another client still polls for them stay there.
+//! The deletion of a WorkerDeployment: its steps and their order. It never waits for an event that may never occur: if
+//! Temporal keeps a record because another client still polls for it, the record remains.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use windlass_core::api::names::argument_of;
 
 use super::facts::{Facts, TemporalState, Version};
 use super::routing::{Next, lost, owned};
@@ -22,7 +23,7 @@ pub enum Step {
     Write(RoutingWrite),
     /// Remove the manager from the deployment in Temporal.
     Release,
-    /// Delete what no workflow needs any more.
+    /// Delete what no workflow needs.
     Take {
         /// The versions whose Deployments to delete.
         workers: Vec<BuildId>,
@@ -30,18 +31,30 @@ pub enum Step {
         records: Vec<BuildId>,
         /// The versions whose workflows to count before deciding about them.
         count: Vec<BuildId>,
-        /// What the deletion waits for, in a sentence.
+        /// The condition that the deletion waits for, as a sentence.
         message: String,
     },
     /// Wait.
     Wait {
         /// The reason of the wait.
         reason: Reason,
-        /// What the deletion waits for, in a sentence.
+        /// The condition that the deletion waits for, as a sentence.
         message: String,
     },
-    /// Nothing is left to do: remove the finalizer.
+    /// All steps are done: remove the finalizer.
     Done,
+}
+
+/// The command that deletes an object without waiting.
+#[must_use]
+pub fn delete_now(namespace: &str, name: &str) -> String {
+    format!("windlass delete {} --now", argument_of("wwd", name, namespace))
+}
+
+/// The end of a message about a deletion that waits.
+#[must_use]
+pub fn now_hint(namespace: &str, name: &str) -> String {
+    format!("to delete without waiting, run: {}", delete_now(namespace, name))
 }
 
 /// The next step of the deletion.
@@ -58,7 +71,10 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     if let Some(write) = routing_to_release(facts, described) {
         if facts.other_manager().is_some() {
             let Next::Wait { reason, message, .. } = owned(facts) else { return Step::Done };
-            let message = format!("{message}; windlass delete --now keeps the routing and does not wait");
+            let message = format!(
+                "{message}; to keep the routing and delete without waiting, run: {}",
+                delete_now(&facts.namespace, &facts.name)
+            );
             return Step::Wait { reason, message };
         }
         return Step::Write(write);
@@ -66,16 +82,16 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     take(facts, since, now)
 }
 
-/// The step while Temporal is lost. Workers that exist stay. Where none exist, because Temporal was never reached or
-/// the namespace is being deleted too, nothing can be lost: the deletion tries for some minutes to release what
-/// Temporal still has.
+/// The step while the state in Temporal is unknown. Existing workers stay. If none exist, because Temporal was never
+/// reached or the namespace is being deleted too, no workflow is at risk: the deletion retries for some minutes to
+/// release the records in Temporal.
 fn temporal_lost(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     let Next::Wait { reason, message, .. } = lost(facts) else { return Step::Done };
     let has_workers = facts.versions.values().any(|version| version.workers.is_some());
     if has_workers {
         let message = format!(
-            "Windlass deletes no workers before Temporal reports which workflows run on them ({message}); windlass delete --now does \
-             not wait"
+            "Windlass keeps the workers until Temporal reports which workflows run on them ({message}); {}",
+            now_hint(&facts.namespace, &facts.name)
         );
         return Step::Wait { reason, message };
     }
@@ -84,9 +100,10 @@ fn temporal_lost(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Ste
         return Step::Done;
     }
     let message = format!(
-        "no workers are left; for {} min after the deletion, Windlass tries to delete their records in Temporal ({message}); \
-         windlass delete --now does not wait",
-        RECORD_PATIENCE.num_minutes()
+        "no workers are left; until {} min after the deletion, Windlass retries to delete the records of their versions in \
+         Temporal ({message}); {}",
+        RECORD_PATIENCE.num_minutes(),
+        now_hint(&facts.namespace, &facts.name)
     );
     Step::Wait { reason, message }
 }
@@ -132,8 +149,8 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                     wait_for(match &version.uncounted {
                         None => format!("counting the workflows on {build}"),
                         Some(error) => format!(
-                            "the workflows on {build} could not be counted, so Windlass keeps its workers ({error}); \
-                             windlass delete --now does not wait"
+                            "could not count the workflows on {build}, so Windlass keeps its workers ({error}); {}",
+                            now_hint(&facts.namespace, &facts.name)
                         ),
                     });
                 }
@@ -144,7 +161,8 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                     ));
                 }
                 Some(0) if !is_over(version, now) => wait_for(format!(
-                    "no workflow runs on {build}; Windlass deletes its workers after {} s without workflows, because counts lag",
+                    "no workflow runs on {build}; Windlass deletes its workers after {} s without workflows, because Temporal's \
+                     counts lag",
                     IDLE.num_seconds()
                 )),
                 Some(0) => {
@@ -152,8 +170,8 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                     wait_for(format!("deleting Deployment {}", deployment.name));
                 }
                 Some(pinned) => wait_for(format!(
-                    "workflows that still run on {build}: {pinned}. Windlass deletes its workers when these workflows end, or now with \
-                     windlass delete --now"
+                    "running workflows on {build}: {pinned}. Windlass deletes its workers when these workflows end; {}",
+                    now_hint(&facts.namespace, &facts.name)
                 )),
             }
             continue;
@@ -164,7 +182,8 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         if version.listed.is_some() && facts.is_ours(version) && now < patience {
             records.push(build.clone());
             wait_for(format!(
-                "waiting for Temporal to delete its record of {build}, some minutes after the last worker stopped"
+                "waiting for Temporal to delete its record of {build}: Temporal keeps it for some minutes after the last worker \
+                 stopped"
             ));
         }
     }
@@ -185,7 +204,7 @@ fn last_idle_at(facts: &Facts, since: DateTime<Utc>) -> DateTime<Utc> {
     drained.max().map_or(since, |last| last.max(since))
 }
 
-/// True if a count of zero can be trusted: Temporal reports the version as drained, or it has been idle for a while.
+/// True if a count of zero is reliable: Temporal reports the version as drained, or it has been idle for a while.
 fn is_over(version: &Version, now: DateTime<Utc>) -> bool {
     let is_drained = version.was_active() && version.drained().is_some();
     let since = version.record.as_ref().and_then(|record| record.drained_since);
@@ -198,8 +217,8 @@ fn pinned_workflows(version: &Version) -> Option<u64> {
     version.running.map(|running| running.pinned)
 }
 
-/// The step under `windlass.dev/delete: now`: route the tasks away, then wait for nothing. A deployment that another
-/// identity manages stays as it is.
+/// The step under `windlass.dev/delete: now`: route the tasks away, then delete without waiting. Windlass does not
+/// change a deployment that another identity manages.
 fn without_waiting(facts: &Facts) -> Step {
     let described = facts.described().filter(|_| facts.other_manager().is_none());
     if let Some(write) = described.and_then(|described| routing_to_release(facts, described)) {

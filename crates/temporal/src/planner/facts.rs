@@ -11,7 +11,7 @@ use crate::port::{
     RunningWorkflows, TemporalError, VersionStatus, VersionSummary,
 };
 
-/// What one reconcile observed of a WorkerDeployment.
+/// The state of a WorkerDeployment that one reconcile observed.
 #[derive(Clone, Debug)]
 pub struct Facts {
     /// Its name.
@@ -40,18 +40,18 @@ pub struct Facts {
     pub temporal: TemporalState,
     /// Its versions: those with a Deployment, those that Temporal lists, and those in the status.
     pub versions: BTreeMap<BuildId, Version>,
-    /// Why the spec cannot be carried out, in a sentence.
+    /// Why Windlass cannot apply the spec, as a sentence.
     pub invalid: Option<String>,
-    /// Why it is not known whether the API server takes the target, in a sentence: no rollout to it starts yet.
+    /// Why it is not known whether the API server accepts the target, as a sentence: no rollout to it starts yet.
     pub unchecked: Option<String>,
 }
 
-/// What is known of the deployment in Temporal.
+/// The known state of the deployment in Temporal.
 #[derive(Clone, Debug)]
 pub enum TemporalState {
-    /// Its description; an empty one if no worker ever polled.
+    /// Its description; empty if no worker ever polled.
     Known(DescribedDeployment),
-    /// There is no reliable answer: nothing may be scaled down or deleted.
+    /// There is no reliable response: Windlass must not scale down or delete anything.
     Lost {
         /// The reason for it.
         reason: Reason,
@@ -83,7 +83,7 @@ pub struct Version {
     pub unversioned: Option<u32>,
     /// True if a lookup by name reported that this version does not exist.
     pub is_forgotten: bool,
-    /// True if it has workers of which the status does not say whether Temporal knew their version.
+    /// True if it has workers, and the status does not record whether Temporal knew their version.
     pub is_unrecorded: bool,
 }
 
@@ -92,7 +92,7 @@ pub struct Version {
 pub struct Workers {
     /// Its name.
     pub name: String,
-    /// The hash of the template that it was made from; `None` if the annotation is missing.
+    /// The hash of the template that it was created from; `None` if the annotation is missing.
     pub template_hash: Option<String>,
     /// The ControllerRevision with that template.
     pub revision: Option<String>,
@@ -148,8 +148,7 @@ impl Version {
         }
     }
 
-    /// True if it ever got tasks that are not pinned. `Draining` alone does not say so: a gate makes a version drain,
-    /// too.
+    /// True if it ever received unpinned tasks. `Draining` does not imply that: a gate also makes a version drain.
     #[must_use]
     pub fn was_active(&self) -> bool {
         self.listed.as_ref().is_some_and(|listed| listed.first_activated.is_some())
@@ -221,8 +220,8 @@ impl Facts {
         self.described().is_some_and(|described| described.manager.as_ref() == Some(&self.identity))
     }
 
-    /// True if the version belongs to this object. Every version does while Windlass manages the deployment. While
-    /// nobody does, others may run workers in it, too, and only versions that this object created count. While
+    /// True if the version belongs to this object. While Windlass manages the deployment, every version does. Without a
+    /// manager, other clients may also run workers in it, so only versions that this object created count. While
     /// another identity manages it, only versions with workers of this object count.
     #[must_use]
     pub fn is_ours(&self, version: &Version) -> bool {
@@ -268,8 +267,9 @@ impl Facts {
         }
     }
 
-    /// True if the rollout to the target is complete: its version is current, and its workers are made from the
-    /// template. A ramp to another version does not matter; if the workers are lost, the status says what completed.
+    /// True if the rollout to the target is complete: its version is current, and its workers were created from the
+    /// template. A ramp to another version does not matter. If the workers are lost, the status has the last completed
+    /// target.
     #[must_use]
     pub fn is_at_target(&self) -> bool {
         let was_completed =
@@ -298,15 +298,14 @@ impl Facts {
 pub struct Standing {
     /// The build IDs of all of them.
     pub builds: Vec<BuildId>,
-    /// Of these, the versions of which the status does not say whether Temporal knew them: an object of the same name
-    /// left their workers here, or the status was lost.
+    /// Of these, the versions for which the status does not record whether Temporal knew them: their workers are from
+    /// an earlier object of the same name, or the status was lost.
     pub unrecorded: Vec<BuildId>,
 }
 
-/// Judges the description of a deployment. It is not believed if it lists none of the versions that the status has, or
-/// that have workers here from before, even if it lists others: Temporal may have been restored from a backup, or be
-/// another one with a namespace of the same name and, in it, a deployment of the same name. Nothing may be deleted
-/// because of it.
+/// Checks the description of a deployment. It is rejected if it lists none of the versions that the status has or that
+/// already have workers, even if it lists others. Temporal may have been restored from a backup, or it may be another
+/// server with a namespace and a deployment of the same name. Windlass must not delete anything because of it.
 #[must_use]
 pub fn believe(
     answer: Result<DescribedDeployment, TemporalError>,
@@ -331,7 +330,7 @@ pub fn believe(
                 "; the status has no record of the workers of {first}. If spec.connection is correct and no workflow runs on them, delete \
                  their Deployments"
             ),
-            _ => format!("; before, it listed {count} of this object's versions"),
+            _ => format!("; previously, it listed versions of this object: {count}"),
         };
         TemporalState::Lost { reason: Reason::TemporalUnreachable, message: format!("{what}{doubt}") }
     };

@@ -1,4 +1,4 @@
-//! Where hooks run in a rollout of workers, what a failed hook leads to, and its messages.
+//! The hooks of a rollout of workers: their order, the reaction to a failed one, and its messages.
 
 use windlass_core::api::{AtHook, Hook, HookPoint, HookStatus};
 use windlass_core::planner::fleet::hooks::{CurrentHook, with_ways_out};
@@ -15,8 +15,8 @@ const MAX_TASKS: usize = 100;
 /// The longest message of a hook in the status, in bytes.
 const MAX_HOOK_MESSAGE_BYTES: usize = 512;
 
-/// The hooks of a plan with this cause. A repair has none, and neither has a return to a version that was current
-/// before: both have to take effect at once.
+/// The hooks of a plan with this cause. A repair and a return to a version that was current before have none: both must
+/// take effect at once.
 #[must_use]
 pub fn wanted(facts: &Facts, cause: Reason) -> &[Hook] {
     let is_repair = cause == Reason::ChildDrift;
@@ -55,7 +55,7 @@ pub fn interleave(hooks: &[Hook], steps: &[Step]) -> Vec<Step> {
     all
 }
 
-/// Updates the tasks of a plan that have not begun to the hooks of the spec. True if the plan changed.
+/// Updates the tasks of a plan that have not started to match the hooks of the spec. True if the plan changed.
 pub fn follow(facts: &Facts, plan: &mut Plan) -> bool {
     let has_some = plan.tasks.iter().any(is_of_list);
     if !plan.is_active() || (facts.spec.hooks.is_empty() && !has_some) {
@@ -91,7 +91,7 @@ fn step_of(task: &TaskRecord) -> Step {
     Step { type_: task.type_.clone(), params: task.params.as_object().cloned().unwrap_or_default() }
 }
 
-/// Why these hooks would make a plan too long, in a sentence; `None` if they would not.
+/// Why these hooks make a plan too long, as a sentence; `None` if they do not.
 #[must_use]
 pub fn too_many_tasks(facts: &Facts) -> Option<String> {
     let count = interleave(&facts.spec.hooks, &recipe::recipe(facts).tasks).len();
@@ -105,7 +105,7 @@ pub fn too_many_tasks(facts: &Facts) -> Option<String> {
     })
 }
 
-/// Why the current hook of a plan need not run, in a sentence; `None` if it has to.
+/// Why Windlass skips the current hook of a plan, as a sentence; `None` if the hook must run.
 #[must_use]
 pub fn skip_reason(plan: &Plan) -> Option<String> {
     let current = plan.current()?;
@@ -113,7 +113,7 @@ pub fn skip_reason(plan: &Plan) -> Option<String> {
     let ramp = plan.tasks[..current].iter().rfind(|task| task.type_ == "ramp");
     let was_passed_over = ramp.is_some_and(|ramp| ramp.state == TaskState::Skipped);
     (at.point == Some(HookPoint::AfterStep) && was_passed_over)
-        .then(|| "the step before it was skipped".to_owned())
+        .then(|| "the previous step was skipped".to_owned())
 }
 
 /// The hook that needs a person's attention, for the status.
@@ -123,7 +123,7 @@ pub fn needing_attention(plan: Option<&Plan>) -> Vec<HookStatus> {
     at.map(|at| CurrentHook { at: &at, node: None }.status(MAX_HOOK_MESSAGE_BYTES)).into_iter().collect()
 }
 
-/// The message of a failed hook, with what a person can do about it.
+/// The message of a failed hook, with the commands that a person can run.
 #[must_use]
 pub fn failure(at: &AtHook, object: &str) -> String {
     with_ways_out(&format!("hook {} failed: {}", at.hook, at.message), object)

@@ -9,15 +9,15 @@ use crate::api::{Gate, Strategy};
 /// The name of the recipe.
 pub const WORKER_ROLLOUT: &str = "WorkerRollout";
 
-/// The parameter of a ramp task that has hooks run after it.
+/// The parameter of a ramp task after which hooks run.
 pub const HOOKS: &str = "hooks";
 
 /// The kind of a rollout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Direction {
-    /// To a version that has yet to prove itself.
+    /// To a version that was not current before, or whose workers do not run.
     New,
-    /// To a version that was current before and whose workers run, or that is current: it takes over at once.
+    /// To a version that was current before and whose workers run, or that is current: it receives all tasks at once.
     Back,
 }
 
@@ -44,8 +44,8 @@ pub fn recipe(facts: &Facts) -> Recipe {
     let rollout = &facts.spec.rollout;
     let direction = direction(facts);
     let mut tasks = Vec::new();
-    // With a fixed build ID, the ramp may have started with another template: it gets no tasks before the gate,
-    // either.
+    // With a fixed build ID, the ramp may have started with another template: the new one receives no tasks before the
+    // gate.
     let is_another =
         facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|workers| {
             workers.template_hash.as_ref().is_some_and(|hash| *hash != facts.target.template_hash)

@@ -13,7 +13,7 @@ use crate::port::{BuildId, DescribedDeployment, Percent, Ramp, RampTarget, Routi
 pub enum Next {
     /// The task is done.
     Done,
-    /// The task is not needed; why, in a sentence.
+    /// The task is not needed; the reason, as a sentence.
     Skip(String),
     /// Write this to Temporal.
     Write(RoutingWrite),
@@ -21,7 +21,7 @@ pub enum Next {
     Wait {
         /// The reason of the wait.
         reason: Reason,
-        /// What the task waits for, in a sentence.
+        /// The condition that the task waits for, as a sentence.
         message: String,
         /// When to check again at the latest.
         until: Option<DateTime<Utc>>,
@@ -37,7 +37,7 @@ impl Next {
 /// How long Temporal's description may lag behind a write: a difference within that time is ignored.
 pub const LAG: TimeDelta = TimeDelta::seconds(3);
 
-/// The next step of a ramp task. `set_at` is when Temporal was first seen to have the ramp; the task persists it.
+/// The next step of a ramp task. `set_at`: when Windlass first observed the ramp in Temporal; the task persists it.
 #[must_use]
 pub fn ramp(
     facts: &Facts,
@@ -55,7 +55,7 @@ pub fn ramp(
         return Next::Skip(format!("{target} is already the current version"));
     }
     if facts.is_promoted() {
-        return Next::Skip(format!("spec.forcePromote promotes {target} without steps"));
+        return Next::Skip(format!("spec.forcePromote promotes {target} and skips the steps"));
     }
     if described.routing.current.is_none() && described.routing.ramp.is_none() {
         match facts.target_version().and_then(|version| version.unversioned) {
@@ -98,7 +98,7 @@ pub fn ramp(
             until: Some(until),
         };
     }
-    // The share grows only if workers are there to take it.
+    // Increase the share only if workers can receive it.
     not_served(facts).unwrap_or(Next::Done)
 }
 
@@ -184,7 +184,7 @@ fn begin(facts: &Facts) -> Result<&DescribedDeployment, Next> {
     Ok(described)
 }
 
-/// A wait for workers, if the target has none that could take tasks. Temporal itself would route to a version without
+/// A wait for workers, if the target has none that can receive tasks. Temporal itself would route to a version without
 /// pollers.
 fn not_served(facts: &Facts) -> Option<Next> {
     let target = &facts.target.build;

@@ -17,7 +17,7 @@ use super::sunset::drained_since;
 use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
 use crate::port::{BuildId, RampTarget};
 
-/// The most versions in the status: those that take tasks, then the newest.
+/// The most versions in the status: those that receive tasks, then the newest.
 const MAX_VERSIONS: usize = 200;
 
 /// Updates a status from the facts.
@@ -90,7 +90,7 @@ fn refresh_versions(
         if version.workers.is_none() && version.listed.is_none() && version.record.is_none() {
             continue;
         }
-        // A record would mean that Temporal does not know the version, which is uncertain.
+        // A record would state that Temporal does not know the version, and that is not known.
         let is_lost = matches!(facts.temporal, TemporalState::Lost { .. });
         if is_lost && version.is_unrecorded && version.record.is_none() {
             continue;
@@ -206,11 +206,11 @@ fn condition_values(
     ]
 }
 
-/// Why a version that may be unused is kept although it is due for retirement, in a sentence.
+/// Why Windlass keeps a version that may be unused although its retirement is due, as a sentence.
 fn uncounted(facts: &Facts) -> Option<String> {
     facts.versions.values().find_map(|version| {
         let error = version.uncounted.as_ref().filter(|_| version.workers.is_some())?;
-        Some(format!("Windlass keeps {}, because its workflows could not be counted: {error}", version.build))
+        Some(format!("Windlass keeps {} because it could not count its workflows: {error}", version.build))
     })
 }
 
@@ -272,7 +272,7 @@ fn of_plan(plan: &Plan, object: &str, now: DateTime<Utc>) -> (Truth, Reason, Str
     if task.state == TaskState::Failed {
         return (Truth::False, Reason::GateFailed, task.message.clone());
     }
-    // A task that has only just begun has no message yet.
+    // A task that just started has no message yet.
     let begins = || format!("starting task {}", task.type_);
     let message = Some(task.message.clone()).filter(|values| !values.is_empty()).unwrap_or_else(begins);
     let reason = awaited_reason(&task.progress).unwrap_or(match task.type_.as_str() {

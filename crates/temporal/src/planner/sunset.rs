@@ -1,8 +1,8 @@
-//! The retirement of versions that are no longer needed, and the upkeep of those that workflows still need. Independent of
-//! the plan: a new rollout does not wait for it.
+//! Retires versions that are no longer needed, and maintains those that workflows still need. Independent of the
+//! plan: a new rollout does not wait for it.
 //!
-//! No version is scaled down or deleted unless Temporal answers, still lists what it listed before, and reports of this
-//! version that nothing runs on it; and then only after one more count of its workflows.
+//! Windlass scales down or deletes a version only if Temporal responds, still lists the versions that it listed before,
+//! and reports that no workflow runs on this one. Windlass then counts its workflows once more.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use windlass_engine::{Plan, TaskState};
@@ -15,7 +15,7 @@ use crate::port::BuildId;
 /// workflow was seen on it.
 pub const IDLE: TimeDelta = TimeDelta::seconds(30);
 
-/// What to do about a version.
+/// The next action for a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Act {
     /// Create its workers, or scale them up.
@@ -30,32 +30,32 @@ pub enum Act {
     DeleteWorkers,
     /// Delete its record in Temporal.
     DeleteRecord,
-    /// Nothing of it is left: remove it from the status.
+    /// No part of it exists: remove it from the status.
     Forget,
 }
 
 /// The versions that a plan needs, besides those that the routing and the spec name.
 #[derive(Clone, Debug, Default)]
 pub struct NeededVersions<'a> {
-    /// True if the target is to be kept: it is rolled out, or about to be.
+    /// True if the target is needed: it is rolled out, or is about to be.
     pub target: bool,
-    /// The version of an active plan, and how far the plan is with its workers.
+    /// The version of an active plan, and the plan's progress with its workers.
     pub planned: Option<(&'a BuildId, Making)>,
 }
 
-/// How far an active plan is with the workers of its version.
+/// The progress of an active plan with the workers of its version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Making {
-    /// Its task has not run, or is held up: a version that gets tasks keeps the workers that it has.
+    /// Its task has not run, or is blocked: a version that receives tasks keeps its existing workers.
     Ahead,
     /// Its task creates or updates the workers in this reconcile.
     Now,
-    /// Its task is over: no task of the plan recreates lost workers.
+    /// Its task has ended: no task of the plan recreates lost workers.
     Over,
 }
 
 impl Making {
-    /// How far a plan is. `is_carried_out`: true if its tasks run in this reconcile.
+    /// The progress of a plan. `is_carried_out`: true if its tasks run in this reconcile.
     #[must_use]
     pub fn of(facts: &Facts, plan: &Plan, is_carried_out: bool) -> Self {
         let makes_version = |type_: &str| type_ == "create-version";
@@ -68,7 +68,7 @@ impl Making {
     }
 }
 
-/// Decides what to do about a version.
+/// Decides the next action for a version.
 #[must_use]
 pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: DateTime<Utc>) -> Act {
     let is_wanted = wanted.target && version.build == facts.target.build;
@@ -88,13 +88,13 @@ pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: D
         _ if making == Some(Making::Ahead) => Act::Leave,
         _ if is_wanted && version.workers.is_none() && making.is_none() => Act::Leave,
         _ if is_wanted => Act::Serve,
-        // Workers of another client: their record is not ours to delete.
+        // The workers belong to another client: Windlass does not delete their record.
         _ if version.workers.is_none() && version.listed.is_some() && !facts.is_ours(version) => Act::Leave,
         VersionState::Drained if version.was_active() => retire(facts, version, now),
-        // It was listed and no longer is: act only if Temporal reports this version as not found.
+        // Temporal listed it before: act only if Temporal reports this version as not found.
         VersionState::NotRegistered if version.was_listed() && !version.is_forgotten => Act::Leave,
         VersionState::NotRegistered if version.workers.is_none() => Act::Forget,
-        // It never got tasks, but a gate may have run on it, or a person may have pinned a workflow to it. If
+        // It never received tasks, but a gate may have run on it, or a person may have pinned a workflow to it. If
         // Temporal does not know it, a person may have deleted the record: workflows pinned to it still need its
         // workers.
         VersionState::NotRegistered
@@ -108,7 +108,7 @@ pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: D
     }
 }
 
-/// The next step of retiring a version on which nothing runs.
+/// The next step of retiring a version on which no workflow runs.
 fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
     let Some(due) = due(facts, version) else { return Act::Leave };
     let Some(workers) = &version.workers else {
@@ -117,7 +117,7 @@ fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
     if workers.is_terminating || now < due.scale_down {
         return Act::Leave;
     }
-    // Somebody else, such as an autoscaler with a minimum, scales it up: then it is not waited for its pods to end.
+    // Another client, such as an autoscaler with a minimum, scales it up: do not wait for its pods to terminate.
     let is_contested = workers.is_sunset && workers.replicas > 0;
     if is_contested && now >= due.delete {
         return counted(version, Act::DeleteWorkers);
@@ -131,7 +131,7 @@ fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
     counted(version, Act::DeleteWorkers)
 }
 
-/// True if the version is scaled to zero and somebody else scaled it up again, and it is not to be deleted yet.
+/// True if another client scaled up a version that Windlass scaled to zero, and its deletion is not due.
 #[must_use]
 pub fn is_contested(facts: &Facts, version: &Version, now: DateTime<Utc>) -> bool {
     version.workers.as_ref().is_some_and(|workers| workers.is_sunset && workers.replicas > 0)
@@ -174,7 +174,7 @@ pub fn due(facts: &Facts, version: &Version) -> Option<Due> {
     Some(Due { scale_down: soon, delete: soon })
 }
 
-/// Since when nothing runs on a version: the later of what Temporal and the status say.
+/// The time since which no workflow runs on a version: the later of Temporal's time and the status's.
 #[must_use]
 pub fn drained_since(version: &Version) -> Option<DateTime<Utc>> {
     let recorded = version.record.as_ref().and_then(|record| record.drained_since);
@@ -185,7 +185,7 @@ pub fn drained_since(version: &Version) -> Option<DateTime<Utc>> {
     recorded
 }
 
-/// True if a version keeps its workers while Temporal is lost.
+/// True if a version keeps its workers while the state in Temporal is unknown.
 fn stands(version: &Version) -> bool {
     let recorded = version.record.as_ref().map(|record| record.state);
     let serves =

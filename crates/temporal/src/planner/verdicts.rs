@@ -1,6 +1,7 @@
 //! Decides the next step of the tasks that wait.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use windlass_core::api::names::argument_of;
 
 use super::facts::Facts;
 use super::routing::{Next, lost};
@@ -33,8 +34,8 @@ pub fn await_available(facts: &Facts) -> Next {
     )
 }
 
-/// The next step of the task that waits for Temporal to list the target. At its limit of versions Temporal never
-/// lists it, and returns no error to anybody.
+/// The next step of the task that waits for Temporal to list the target. At its limit of versions, Temporal never
+/// lists it, and returns no error to any client.
 #[must_use]
 pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>) -> Next {
     let Some(described) = facts.described() else { return lost(facts) };
@@ -76,8 +77,10 @@ pub fn await_promote(facts: &Facts) -> Next {
     Next::wait(
         Reason::ReadyToPromote,
         format!(
-            "{} is ready for its promotion: run windlass promote, or set spec.forcePromote to {}",
-            facts.target.build, facts.target.hash
+            "{} is ready to be promoted: run windlass promote {}, or set spec.forcePromote to {}",
+            facts.target.build,
+            argument_of("wwd", &facts.name, &facts.namespace),
+            facts.target.hash
         ),
     )
 }

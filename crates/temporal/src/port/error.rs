@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::names::Identity;
 
-/// What Temporal reports as not found.
+/// The kind of record that Temporal reports as not found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Missing {
     /// Temporal has no record of the deployment: no worker of it ever polled.
@@ -28,16 +28,16 @@ pub enum TemporalError {
         /// The server's retry delay.
         retry_after: Option<Duration>,
     },
-    /// No connection, no answer in time, a TLS handshake that failed over the server's certificate, or gRPC
+    /// No connection, no response in time, a TLS handshake that failed over the server's certificate, or gRPC
     /// `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `CANCELLED`, `ABORTED`, `DATA_LOSS`.
-    #[error("Temporal cannot be reached: {message}")]
+    #[error("no usable response from Temporal: {message}")]
     Unreachable {
         /// The error's text.
         message: String,
     },
     /// gRPC `UNAUTHENTICATED` or `PERMISSION_DENIED`; a client certificate that the server refused; credentials that cannot
     /// be read.
-    #[error("Temporal rejects the credentials: {message}")]
+    #[error("invalid credentials for Temporal: {message}")]
     CredentialsInvalid {
         /// The error's text.
         message: String,

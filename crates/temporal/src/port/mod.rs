@@ -31,7 +31,7 @@ pub use workflow::{GateStart, GateState};
 #[async_trait]
 pub trait Temporal: Send + Sync {
     /// Describes a deployment: its routing, its versions, its manager, and the conflict token for a write that is
-    /// decided on this answer.
+    /// based on this response.
     ///
     /// RPC `DescribeWorkerDeployment`. [`Missing::Deployment`] if no worker of the deployment ever polled: Temporal
     /// creates the record at the first poll. [`Missing::Namespace`] is a separate error.
@@ -137,7 +137,7 @@ pub trait Temporal: Send + Sync {
     /// (innermost) failure message is returned. [`Missing::Workflow`].
     async fn describe_gate(&self, workflow_id: &str) -> Result<GateState, TemporalError>;
 
-    /// Terminates a gate's workflow that no plan waits for any more. `Ok` if it is closed or never existed.
+    /// Terminates a gate's workflow that no plan waits for. `Ok` if it is closed or never existed.
     ///
     /// RPC `TerminateWorkflowExecution`.
     async fn end_gate(
@@ -148,12 +148,12 @@ pub trait Temporal: Send + Sync {
     ) -> Result<(), TemporalError>;
 }
 
-/// Makes the clients.
+/// Creates the clients.
 #[async_trait]
 pub trait Connections: Send + Sync {
     /// The client for the connection of an object in this Kubernetes namespace; reads the Secrets that the connection
-    /// names. Called in each reconcile: objects with equal settings share a connection, and a changed Secret makes a
-    /// new one.
+    /// names. Called in each reconcile: objects with equal settings share a connection, and a changed Secret creates
+    /// a new one.
     ///
     /// [`TemporalError::SecretNotFound`] names the Secret or key that does not exist,
     /// [`TemporalError::CredentialsInvalid`] the one that is not a valid certificate, private key or API key.

@@ -23,14 +23,14 @@ const BETWEEN_COUNTS: Duration = Duration::from_millis(200);
 /// The time-out of a call.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A call that failed only after this long hit a Temporal that hangs; one that is down refuses the connection at
-/// once.
+/// A call that fails after this long indicates a server that hangs; a server that does not run refuses the connection
+/// at once.
 const LONG: Duration = Duration::from_secs(5);
-/// For this long after such a failure all calls fail at once. Otherwise the workers that reconcile many objects of a
-/// hanging Temporal would starve the objects of every other one.
+/// For this long after such a failure, all calls fail at once. Otherwise, reconciles of many objects of a server that
+/// hangs would block the objects of all other servers.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// The rate limit of each namespace of each Temporal server, and which of them hang.
+/// The rate limit of each namespace of each Temporal server, and the servers that hang.
 #[derive(Debug, Default)]
 pub struct Pace {
     next: Mutex<HashMap<(String, String, bool), Instant>>,

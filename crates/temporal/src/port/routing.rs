@@ -6,9 +6,9 @@ use super::version::VersionSummary;
 /// A deployment as Temporal describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescribedDeployment {
-    /// The token for a write that is decided on this answer.
+    /// The token for a write that is based on this response.
     pub conflict_token: ConflictToken,
-    /// Which version gets the tasks.
+    /// The version that receives the tasks.
     pub routing: Routing,
     /// True if all task queues follow that routing (`routing_config_update_state` is not `IN_PROGRESS`).
     pub is_settled: bool,
@@ -20,7 +20,7 @@ pub struct DescribedDeployment {
     pub versions: Vec<VersionSummary>,
 }
 
-/// Which version gets the tasks that are not pinned.
+/// The version that receives the unpinned tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Routing {
     /// The current version; `None`: workers without a version.
@@ -71,7 +71,7 @@ pub enum RoutingWrite {
 /// The preconditions of a write.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Guard {
-    /// The token of the answer that the write was decided on.
+    /// The token of the response that the write is based on.
     pub token: ConflictToken,
     /// The identity of the writer.
     pub identity: Identity,

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::names::BuildId;
 
-/// What a deployment's description lists of one version.
+/// The summary of a version in a deployment's description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VersionSummary {
     /// Its build ID.

@@ -1,4 +1,4 @@
-//! Hooks of a rollout: whether they could run, what a failed one leads to, and their events.
+//! Hooks of a rollout: their checks, the reaction to a failed one, and their events.
 
 use windlass_core::api::at_hook::point_of;
 use windlass_core::api::names::argument_of;
@@ -12,7 +12,7 @@ use crate::hooks::{HookContext, HookedObject, HooksRejected};
 use crate::planner::{hooks, routing};
 
 impl Reconcile<'_> {
-    /// Checks the hooks of the spec. If they are not accepted, no rollout continues.
+    /// Checks the hooks of the spec. While they are not accepted, no rollout continues.
     pub(super) async fn check_hooks(&mut self) {
         if self.facts.spec.hooks.is_empty() || self.facts.deleted_at.is_some() {
             return;
@@ -42,7 +42,7 @@ impl Reconcile<'_> {
         }
     }
 
-    /// Updates the tasks that have not begun to the hooks of the spec. True if the plan changed.
+    /// Updates the tasks that have not started to match the hooks of the spec. True if the plan changed.
     pub(super) fn follow_hooks(&self, plan: &mut Plan) -> bool {
         self.hooks_accepted && plan.target_hash == self.facts.target.hash && hooks::follow(&self.facts, plan)
     }
@@ -77,7 +77,7 @@ impl Reconcile<'_> {
         }
     }
 
-    /// Stops what the hooks of an ending plan have started.
+    /// Stops everything that the hooks of an ending plan have started.
     pub(super) async fn end_hooks(&self, plan: &Plan) -> Result<(), String> {
         let Some(port) = &self.cx.hooks else { return Ok(()) };
         port.end(&HookedObject::facts(&self.facts), plan).await
@@ -87,8 +87,9 @@ impl Reconcile<'_> {
     pub(super) async fn restore_ramp(&self, plan: &Plan) {
         let Some((write, percent)) = routing::ramp_to_restore(&self.facts, plan) else { return };
         if self.scope().write(&write).await.is_ok() {
-            let note =
-                format!("another client changed the ramp; Windlass restores the plan's step of {percent} %");
+            let note = format!(
+                "another client changed the ramp; Windlass restored the {percent} % of the plan's step"
+            );
             self.record_event(Event::warning(
                 Reason::RampRestored,
                 format!("{}/{}", plan.id, self.now),
@@ -97,7 +98,7 @@ impl Reconcile<'_> {
         }
     }
 
-    /// True if a plan that ended with hooks is moot: the version that it promoted is no longer current.
+    /// True if a plan that ended with hooks is obsolete: the version that it promoted is no longer current.
     pub(super) fn was_rerouted(&self, plan: &Plan) -> bool {
         let came_last = plan.tasks.last().and_then(point_of) == Some(HookPoint::AfterRollout);
         plan.state == PlanState::Complete

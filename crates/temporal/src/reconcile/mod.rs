@@ -36,7 +36,7 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Option<Duration>, Clus
         return Ok(None);
     };
     if cx.view.freshness.outdated() > STALE {
-        // Temporal must not be changed by a spec that a person may have changed since.
+        // A person may have changed the spec since: do not change Temporal because of a stale one.
         return Ok(Some(WHILE_STALE));
     }
     let read = Read::of(stored);

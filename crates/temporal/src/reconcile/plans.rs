@@ -1,4 +1,4 @@
-//! Starting and ending plans: each is one write, before anything is done.
+//! Starts and ends plans: each change is one write, before any task runs.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::planner::decide::AnnotationRequests;
 use crate::planner::{Decision, begin};
 use crate::tasks::workflow_id;
 
-/// Requeue while the hooks of a plan that is to end cannot be stopped.
+/// Requeue while the hooks of a plan that is due to end cannot be stopped.
 const HOOKS_GO_ON: Duration = Duration::from_secs(3);
 /// The most workflows of a gate that are terminated.
 const GATES: usize = 20;
 
 impl Reconcile<'_> {
-    /// Ends the plan, starts one, or both: in one write, before anything is done.
+    /// Ends the plan, starts one, or both: in one write, before any task runs.
     pub(super) async fn change(
         self,
         plan: Option<Plan>,
@@ -45,8 +45,8 @@ impl Reconcile<'_> {
                 let last = plan.as_ref().filter(|plan| plan.target_hash == target.hash);
                 let attempt = last.map_or(0, |plan| plan.attempt.saturating_add(1));
                 let fresh = begin::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
-                let from = before.as_ref().map_or("nothing".to_owned(), ToString::to_string);
-                let note = format!("rollout {} from {from} to {} starts", fresh.id, target.build);
+                let from = before.as_ref().map(|from| format!(" from {from}")).unwrap_or_default();
+                let note = format!("starting rollout {}{from} to {}", fresh.id, target.build);
                 self.record_event(Event::normal(Reason::RolloutStarted, &fresh.id, note));
                 if let Some(rejected) = status.rejected.take() {
                     let names_it = requests.retried_plan() == Some(rejected.plan_id.as_str());
@@ -61,7 +61,7 @@ impl Reconcile<'_> {
                     self.end_gates(old).await;
                     control::supersede(old, now);
                     let note = format!(
-                        "the rollout to {} is superseded by one to {} ({})",
+                        "the rollout to {} is superseded: the target is now {} ({})",
                         old.target_hash, target.hash, target.build
                     );
                     self.record_event(Event::normal(Reason::RolloutSuperseded, &old.id, note));
@@ -87,8 +87,8 @@ impl Reconcile<'_> {
         Ok(IMMEDIATELY)
     }
 
-    /// Keeps a plan that is to end, because its hooks could not be stopped, and says so. The versions are maintained
-    /// meanwhile.
+    /// Keeps a plan that is due to end, because its hooks could not be stopped, and records an event. Windlass still
+    /// maintains the versions.
     async fn wait_for_hooks(mut self, old: &Plan, error: &str) -> Result<Duration, ClusterError> {
         let note = format!("rollout {} cannot end yet: {error}", old.id);
         self.record_event(Event::warning(Reason::ApplyFailed, note.clone(), note));
@@ -177,7 +177,7 @@ impl Reconcile<'_> {
         };
         match self.end_hooks(&plan).await {
             Err(error) if self.facts.delete_now => {
-                tracing::warn!(name = self.facts.name, %error, "a rollout ends although its hooks could not be stopped");
+                tracing::warn!(name = self.facts.name, %error, "could not stop the hooks of a rollout; ending the rollout anyway");
             }
             ended => ended?,
         }
@@ -190,8 +190,8 @@ impl Reconcile<'_> {
         Ok(())
     }
 
-    /// Terminates the workflows of a gate whose plan ends: while one runs, its version is not retired. One that is
-    /// missed ends at its time-out.
+    /// Terminates the workflows of a gate whose plan ends: while one runs, its version is not retired. A workflow that
+    /// is missed ends at its time-out.
     async fn end_gates(&self, plan: &Plan) {
         let Some(temporal) = &self.temporal else { return };
         let Some(task) = plan.current_task().filter(|task| task.type_ == "run-gate") else { return };

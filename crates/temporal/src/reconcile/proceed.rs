@@ -47,7 +47,7 @@ impl Reconcile<'_> {
             }
             if tried_again || self.pass_over(plan) || self.follow_hooks(plan) {
                 status.plan = Some(RawPlan::of(plan));
-                // Persist it before anything runs again.
+                // Persist it before another task runs.
                 let shown = plan.clone();
                 self.finish(status, Some(&shown), &decision, &[]).await?;
                 return Ok(IMMEDIATELY);
@@ -104,7 +104,7 @@ impl Reconcile<'_> {
             || self.facts.current().map(BuildId::as_str) == Some(promoted.as_str());
         if *promoted != target.hash && promoted != target.build.as_str() && !is_spent {
             let note = format!(
-                "spec.forcePromote is {promoted}, but the target is {} ({})",
+                "spec.forcePromote is {promoted}, but the target is {} ({}): Windlass ignores it. Set it to the target, or remove it",
                 target.hash, target.build
             );
             self.record_event(Event::warning(Reason::StaleForcePromote, promoted.clone(), note));

@@ -1,4 +1,4 @@
-//! One reconcile of a WorkerDeployment: what it observed, and the status that it writes.
+//! One reconcile of a WorkerDeployment: its observations, and the status that it writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::planner::{Decision, Facts, TemporalState, status};
 use crate::port::{BuildId, Paced, Temporal};
 use crate::scope::WorkerScope;
 
-/// Writes a status if it changed, guarded by the resourceVersion that it was decided on.
+/// Writes a status if it changed, guarded by the resourceVersion that it is based on.
 pub(crate) async fn save(
     cx: &Context,
     read: &Read,
@@ -96,7 +96,7 @@ impl<'a> Reconcile<'a> {
     }
 
     /// Checks with a dry run that the API server accepts the target, until its Deployment exists. A failed check delays
-    /// no other version: retiring one may be what frees a quota.
+    /// no other version: retiring one may free quota.
     pub(super) async fn check(&mut self, plan: Option<&Plan>) {
         let is_begun = plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
         let target = &self.facts.target;
@@ -129,7 +129,7 @@ impl<'a> Reconcile<'a> {
         self.facts.invalid = Some(sentence);
     }
 
-    /// Obeys a restart request that is later than the last obeyed one and than the object's creation.
+    /// Accepts a restart request that is later than the last accepted one and than the object's creation.
     pub(super) fn obey_restart(&mut self) {
         let Some(text) = self.read.annotation(ANNOTATION_RESTARTED_AT) else { return };
         let Ok(at) = text.parse::<DateTime<Utc>>() else {

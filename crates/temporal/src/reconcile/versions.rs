@@ -29,7 +29,8 @@ enum VersionOutcome {
 }
 
 impl Reconcile<'_> {
-    /// Counts the pollers of the plan's version; at rest, at a lower rate, those of the current version.
+    /// Counts the pollers of the plan's version. Without an active plan, counts those of the current version, at a
+    /// lower rate.
     pub(super) async fn count_pollers(&mut self, active: bool) {
         let Some(temporal) = self.temporal.clone() else { return };
         let build =
@@ -84,7 +85,7 @@ impl Reconcile<'_> {
         let mut next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
         let left = self.cx.until_delete(&self.facts.uid, build);
         if next == Act::Count && self.is_only_a_record(build) && !left.is_zero() {
-            // The count would only serve a deletion that is not due yet.
+            // The count is needed only for a deletion that is not due yet.
             return Ok(VersionOutcome::Requeue(left));
         }
         let left = self.cx.until_scale_down(&self.facts.uid, build);
@@ -107,7 +108,8 @@ impl Reconcile<'_> {
                 let is_made =
                     wanted.planned.is_some_and(|(of, making)| of == build && making == Making::Over);
                 if self.children.serve(&self.facts, build, is_made).await? && was_sunset {
-                    let note = format!("workflows run on {build} again: Windlass restores its workers");
+                    let note =
+                        format!("Windlass restores the workers of {build}: workflows may run on it again");
                     self.record_event(Event::normal(
                         Reason::VersionRevived,
                         format!("{build}/{}", self.now),
@@ -119,7 +121,7 @@ impl Reconcile<'_> {
                 self.children.scale_down(build).await?;
                 self.cx.is_scaled_down(&self.facts.uid, build);
                 let note = format!("no workflow runs on {build}: Windlass scales its workers to 0");
-                // One event, however often somebody else scales it up again.
+                // One event, even if another client scales it up several times.
                 let since = drained_since(&self.facts.versions[build]).unwrap_or(self.now);
                 self.record_event(Event::normal(Reason::VersionScaledDown, format!("{build}/{since}"), note));
                 return Ok(VersionOutcome::Requeue(MOVING));

@@ -35,8 +35,10 @@ impl Task for CreateVersion {
         match scope.children.apply_target(&scope.facts).await {
             Ok(false) => Ok(Outcome::Done),
             Ok(true) => {
-                let message =
-                    format!("waiting for the Deployment of {} to be observed", scope.facts.target.build);
+                let message = format!(
+                    "waiting for the Deployment of {} to be created or updated",
+                    scope.facts.target.build
+                );
                 Ok(wait_for(cx, Reason::Applying, &message, SOON))
             }
             Err(ClusterError::Refused { message, .. }) => {

@@ -1,4 +1,4 @@
-//! The tasks of a rollout, a file each. Their names and parameters are wire format.
+//! The tasks of a rollout, one file each. Their names and parameters are wire format.
 
 mod claim_manager;
 mod create_version;

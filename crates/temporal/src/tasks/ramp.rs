@@ -1,4 +1,4 @@
-//! A ramp step: a share of the tasks goes to the target for a while.
+//! A ramp step: the target receives a share of the tasks for some time.
 
 use async_trait::async_trait;
 use chrono::TimeDelta;
@@ -13,13 +13,13 @@ use crate::scope::{
     SOON, WorkerScope, due_unless_paused, outcome, recorded_time, wait_for, wait_out, wait_with,
 };
 
-/// Progress: when Temporal was first seen to have the ramp.
+/// Progress: when Windlass first observed the ramp in Temporal.
 const SET_AT: &str = "setAt";
 /// Progress: when the ramp was last written; Temporal's description may lag behind it.
 const WRITTEN_AT: &str = "writtenAt";
 
-/// A ramp step. Its pause starts when Temporal describes the ramp, and that time is persisted: no step is skipped or
-/// shortened, however rare the reconciles or slow the writes.
+/// A ramp step. Its pause starts when Temporal describes the ramp, and that time is persisted. Rare reconciles and slow
+/// writes therefore neither skip nor shorten a step.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Ramp {
@@ -45,7 +45,7 @@ impl Task for Ramp {
         let scope = cx.env.get::<WorkerScope>()?;
         let [set_at, written_at] = [SET_AT, WRITTEN_AT].map(|key| recorded_time(&cx.record.progress, key));
         let pause = TimeDelta::seconds(i64::from(self.pause_seconds));
-        // The clock went back, so the step's age is unknown: its pause starts again.
+        // The clock was set back, so the age of the step is unknown: its pause starts again.
         let was_set = set_at;
         let set_at = set_at.filter(|at| *at <= cx.now);
         match ramp(&scope.facts, self.percent, pause, set_at, cx.now) {
@@ -63,7 +63,7 @@ impl Task for Ramp {
                 }
                 if let Some(at) = was_set.or(written_at) {
                     let note = format!(
-                        "another client changed the ramp; Windlass restores the plan's step of {} %",
+                        "another client changed the ramp; Windlass restored the {} % of the plan's step",
                         self.percent
                     );
                     scope.record_event(Event::warning(

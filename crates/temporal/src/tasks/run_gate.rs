@@ -1,4 +1,4 @@
-//! Runs a workflow on the target, which has to succeed before the version gets tasks, or more of them.
+//! Runs a workflow on the target. It must succeed before the version receives tasks, or a larger share of them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const GRACE_SECONDS: i64 = 60;
 const QUEUES: &str = "queues";
 /// Progress: the task queue on which Temporal refuses to start the workflow, and since when.
 const REFUSED: &str = "refused";
-/// The longest wait between two tries to start a workflow.
+/// The longest wait between two attempts to start a workflow.
 const BETWEEN_TRIES: Duration = Duration::from_secs(30);
 /// Requeue after progress was written.
 const AT_ONCE: Duration = Duration::from_millis(100);
@@ -126,12 +126,12 @@ enum GateStatus {
     Running,
     Paused,
     Failed(String),
-    /// It was never started, and Temporal refuses to.
+    /// It was never started, and Temporal refuses to start it.
     Refused(TemporalError),
 }
 
-/// True if Temporal rejected the start of the workflow. A later try may succeed, if the version or the task queue is
-/// new.
+/// True if Temporal rejected the start of the workflow. A later attempt may succeed if the version or the task queue
+/// is new.
 fn is_refusal(error: &TemporalError) -> bool {
     match error {
         TemporalError::Refused { .. }
@@ -173,7 +173,7 @@ impl RunGate {
         let waited = (cx.now - since).to_std().unwrap_or_default();
         if waited >= patience {
             let message = format!(
-                "gate {} could not be started on {queue} for {} s: {error}",
+                "could not start gate {} on {queue} for {} s: {error}",
                 self.workflow_type, self.timeout_seconds
             );
             return Err(TaskError::terminal(message));
@@ -182,7 +182,7 @@ impl RunGate {
             Reason::Applying | Reason::WaitingForPollers | Reason::TemporalUnreachable => Reason::GateRunning,
             reason => reason,
         };
-        let message = format!("gate {} could not be started on {queue} yet: {error}", self.workflow_type);
+        let message = format!("could not start gate {} on {queue}; retrying: {error}", self.workflow_type);
         let after = (waited / 4).clamp(SOON, BETWEEN_TRIES).min(patience.saturating_sub(waited));
         Ok(wait_with(cx, reason, &message, after, &[(REFUSED, json!({"queue": queue, "since": since}))]))
     }

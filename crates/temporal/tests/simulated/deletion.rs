@@ -291,7 +291,7 @@ async fn unreadable_spec_is_deleted_only_on_immediate_request() {
     s.delete().await;
     s.seconds(120).await;
     assert!(s.object().is_some() && !s.deployments().is_empty());
-    assert!(s.message("Stalled").contains("windlass delete --now"), "{}", s.message("Stalled"));
+    assert!(s.message("Stalled").contains("windlass delete wwd/"), "{}", s.message("Stalled"));
     s.annotate("windlass.dev/delete", "now").await;
     s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
 }
@@ -349,7 +349,7 @@ async fn uncountable_workflows_block_deletion_and_message_has_remedy() {
     s.temporal.set_fault(Fault::Uncounting);
     s.delete().await;
     s.until("it is said", |s| s.message("Reconciling").contains("the visibility store is disabled")).await;
-    assert!(s.message("Reconciling").contains("windlass delete --now"), "{}", s.message("Reconciling"));
+    assert!(s.message("Reconciling").contains("windlass delete wwd/"), "{}", s.message("Reconciling"));
     s.seconds(300).await;
     assert!(s.object().is_some() && !s.deployments().is_empty());
     s.temporal.set_fault(Fault::None);

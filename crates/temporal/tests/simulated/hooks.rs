@@ -295,7 +295,7 @@ async fn deleted_worker_deployment_reports_unstoppable_hooks() {
     s.hooks.go_on(Some("the Jobs of its hooks are not deleted yet: a webhook is away"));
     s.delete().await;
     s.until("it is said", |s| s.message("Reconciling").contains("a webhook is away")).await;
-    assert!(s.message("Reconciling").contains("windlass delete --now"), "{}", s.message("Reconciling"));
+    assert!(s.message("Reconciling").contains("windlass delete wwd/"), "{}", s.message("Reconciling"));
     s.seconds(300).await;
     assert!(s.object().is_some());
     s.annotate("windlass.dev/delete", "now").await;

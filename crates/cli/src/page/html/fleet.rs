@@ -7,10 +7,12 @@ use super::super::subject::PageKind;
 use super::super::view::{FleetView, Next};
 use super::chart::chart;
 use super::task_sign;
-use super::{Frame, Part, screen_reader_text, sections, sign, signed, silence, verdict_class, verdict_words};
+use super::{
+    Frame, Part, badge_words, badges, screen_reader_text, sections, sign, signed, silence, verdict_class,
+};
 use crate::extension::{revisions_words, set_words};
 use crate::forecast::{Action, Forecast, Outcome};
-use crate::report::{FleetReport, Health, NodeReport, PlanReport, Tree, about, age, clock_time, pods_words};
+use crate::report::{FleetReport, NodeReport, PlanReport, Tree, about, age, clock_time, pods_words};
 
 /// The page of one fleet. `acts`: true if it has buttons.
 #[must_use]
@@ -52,7 +54,7 @@ pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
 fn announcement(report: &FleetReport) -> Markup {
     html! {
         p.heard role="status" {
-            (report.name) ": " (verdict_words(report.verdict)) ", " (report.summary)
+            (report.name) ": " (badge_words(report)) ", " (report.summary)
             @if !report.waiting_for.is_empty() { ", " (report.waiting_for) }
         }
     }
@@ -62,7 +64,7 @@ fn head(view: &FleetView) -> Markup {
     let report = &view.report;
     html! {
         p.facts {
-            span.badge.(verdict_class(report.verdict)) { (verdict_words(report.verdict)) }
+            (badges(report))
             span { (report.strategy) }
             strong { (report.summary) @if let Some(qualifier) = report.qualifier() { " (" (qualifier) ")" } }
             @if let Some(rollout) = &report.rollout {
@@ -204,7 +206,7 @@ const LEAST_ROWS: usize = 3;
 
 fn branch(node: &NodeReport, began_from: &str, now: DateTime<Utc>) -> Markup {
     let (_, class, _) = sign(node.health);
-    let ill = matches!(node.health, Health::Failed | Health::Down);
+    let ill = node.health.is_unhealthy();
     html! {
         li {
             (signed(node.health)) " "

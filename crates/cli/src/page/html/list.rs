@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::super::subject::PageKind;
 use super::super::view::{ListView, Listed};
-use super::{Frame, Part, sections, silence, verdict_class, verdict_words};
+use super::{Frame, Part, badges, sections, silence, verdict_class};
 use crate::report::{Verdict, group_words, pods_words};
 
 /// The page of all fleets.
@@ -44,7 +44,7 @@ fn entry(view: &ListView, listed: &Listed) -> Markup {
             a id={ "to-" (fleet.namespace) "-" (fleet.name) @if kind != PageKind::Fleet { "-" (kind.short()) } } href=(kind.path(&fleet.namespace, &fleet.name)) { (fleet.name) }
         }
         p.facts {
-            span.badge.(verdict_class(fleet.verdict)) { (verdict_words(fleet.verdict)) }
+            (badges(fleet))
             span { (fleet.strategy) }
             span { (fleet.summary) @if let Some(qualifier) = fleet.qualifier() { " (" (qualifier) ")" } }
             @for (_, tag, count) in serving.iter().take(3) { span.dim { (serving_words(kind, tag, *count)) } }

@@ -10,7 +10,7 @@ mod nodes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{DOCTYPE, Markup, html};
 
-use crate::report::{Health, Verdict, clock_time, task_glyph};
+use crate::report::{FleetReport, Health, Verdict, clock_time, task_glyph};
 use windlass_engine::TaskState;
 
 pub use act::{Confirmation, act, done};
@@ -115,13 +115,24 @@ fn verdict_class(verdict: Verdict) -> &'static str {
     }
 }
 
-fn verdict_words(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Refused => "rejected",
-        Verdict::Stalled => "stalled",
-        Verdict::Progressing => "in progress",
-        Verdict::ScaledToZero => "scaled to zero",
-        Verdict::UpToDate => "up to date",
+/// The state of an object in a word or two, as in its badge.
+fn badge_words(report: &FleetReport) -> &'static str {
+    match report.verdict {
+        Verdict::Refused => "Rejected",
+        Verdict::Stalled => "Stalled",
+        Verdict::Progressing if report.rollout.is_some() => "Updating",
+        Verdict::Progressing => "In progress",
+        Verdict::ScaledToZero => "Scaled to zero",
+        Verdict::UpToDate => "Up to date",
+    }
+}
+
+/// The badges of an object: its state, and how many of its nodes are unhealthy.
+fn badges(report: &FleetReport) -> Markup {
+    let unhealthy = report.nodes.iter().filter(|node| node.health.is_unhealthy()).count();
+    html! {
+        span.badge.(verdict_class(report.verdict)) { (badge_words(report)) }
+        @if unhealthy > 0 { span.badge.ill { "Unhealthy: " (unhealthy) } }
     }
 }
 

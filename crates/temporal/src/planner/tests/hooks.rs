@@ -1,4 +1,4 @@
-//! Where hooks stand in a rollout.
+//! The order of hooks in a rollout.
 
 use serde_json::{Value, json};
 use windlass_engine::{Plan, TaskState};
@@ -50,7 +50,7 @@ fn hooks_are_placed_at_their_points_in_each_strategy() {
         let facts = hooked(rollout.clone(), &ALL);
         assert_eq!(names(&plan(&facts, Reason::TemplateChanged)).join(" "), expected, "{rollout}");
         let repaired = names(&plan(&facts, Reason::ChildDrift)).join(" ");
-        assert!(!repaired.contains('@'), "what is put right has none: {repaired}");
+        assert!(!repaired.contains('@'), "a repair has no hooks: {repaired}");
     }
 }
 

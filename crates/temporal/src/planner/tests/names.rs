@@ -15,7 +15,7 @@ fn deployment_is_named_after_its_version_where_valid() {
         .iter()
         .map(|build| {
             let names = deployment_names("orders", &BuildId::new(*build));
-            assert_eq!(names.len(), 1, "{build} itself is no name");
+            assert_eq!(names.len(), 1, "{build} is not a valid name");
             assert!(names[0].len() <= 46 && names[0].starts_with("orders-"), "{names:?}");
             names[0].clone()
         })

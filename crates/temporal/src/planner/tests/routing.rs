@@ -37,9 +37,9 @@ fn plan_tasks_match_the_strategy_and_direction() {
     let mut lives = version(&two, VersionStatus::Draining, true);
     lives.workers.as_mut().unwrap().template_hash = Some(back.target.template_hash.clone());
     back.versions.insert(two.clone(), lives);
-    assert_eq!(tasks(&back), [&BEGIN[..], &["set-current"]].concat(), "it was current, and lives");
+    assert_eq!(tasks(&back), [&BEGIN[..], &["set-current"]].concat(), "it was current, and its workers run");
     back.versions.get_mut(&two).unwrap().listed.as_mut().unwrap().last_current = None;
-    assert_eq!(tasks(&back), new, "it only ramped: it has shown nothing");
+    assert_eq!(tasks(&back), new, "it only ramped and was never current");
 
     let mut ramped = facts(json!({}));
     let TemporalState::Known(described) = &mut ramped.temporal else { panic!() };
@@ -71,7 +71,7 @@ fn workers_without_observed_pollers_get_no_tasks() {
     assert_eq!(reason(set_current(&f)), Some(Reason::OwnedByOther));
     let TemporalState::Known(described) = &mut f.temporal else { panic!() };
     described.routing.ramp = Some(Ramp { to: RampTarget::Version(two), percent: Percent(5.0) });
-    assert_eq!(stray_ramp(&f, false), None, "what another manages is not taken back either");
+    assert_eq!(stray_ramp(&f, false), None, "the ramp of another manager is not cleared either");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn response_without_known_versions_is_not_trusted() {
     let none = Standing::default();
     let is_lost = |answer, status: &_| among(answer, status, &none);
     let mut status = f.status.clone();
-    assert!(!is_lost(Err(missing()), &status), "before the first worker asks, Temporal knows nothing");
+    assert!(!is_lost(Err(missing()), &status), "before the first worker polls, Temporal has no record");
     status.versions = vec![VersionRecord {
         build_id: BuildId::new("one"),
         revision: None,
@@ -152,7 +152,7 @@ fn response_without_known_versions_is_not_trusted() {
     assert!(is_lost(Ok(lists.clone()), &status), "it lists only what was never here");
     lists.versions.push(f.versions[&BuildId::new("one")].listed.clone().unwrap());
     assert!(!is_lost(Ok(lists.clone()), &status));
-    // Workers that were here before the status was.
+    // Workers that are older than the status.
     status.versions.clear();
     let mut left = Standing { builds: vec![BuildId::new("one")], unrecorded: vec![BuildId::new("one")] };
     assert!(among(Err(missing()), &status, &left));
@@ -161,7 +161,7 @@ fn response_without_known_versions_is_not_trusted() {
     lists.versions.truncate(1);
     assert!(among(Ok(lists), &status, &left), "it lists only what was never here");
     left.unrecorded.clear();
-    assert!(!among(Err(missing()), &status, &left), "these were made a moment ago");
+    assert!(!among(Err(missing()), &status, &left), "these were just created");
 }
 
 #[test]
