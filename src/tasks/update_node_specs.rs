@@ -61,7 +61,7 @@ impl Task for UpdateNodeSpecs {
         if !ungranted.is_empty() {
             let disrupted = facts.disrupted();
             return Ok(Outcome::waiting(format!(
-                "waiting for the wave: {disrupted} of at most {} nodes are disrupted, {} still to be granted",
+                "waiting for the wave: {disrupted} of at most {} nodes are disrupted; not updated yet: {}",
                 facts.spec.max_unavailable,
                 some_of(&ungranted)
             )));

@@ -28,7 +28,7 @@ Exit codes:
 
 pub const OF_STATUS: &str = "\
 Exit codes with --exit-status, of several fleets the worst:
-  0  up to date, paused or not
+  0  up to date, also if paused
   1  stalled, rejected or failed
   2  wrong usage
   3  in progress, or waiting for a person

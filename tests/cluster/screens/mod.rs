@@ -111,7 +111,7 @@ async fn screens_match_their_recorded_files() {
             let mut seen = String::new();
             for (how, like) in terminals(24) {
                 let terminal = terminals_of_tmux.run(like, now, &kubeconfig, typed);
-                terminal.says("q ends");
+                terminal.says("q quit");
                 let screen = terminal.screen();
                 write!(seen, "=== {} columns, {how}\n{screen}\n", like.columns).unwrap();
                 terminal.press("q");

@@ -298,12 +298,12 @@ fn of_rollout(
     if let Some(sentence) = &unseen {
         chain.add(0, format!("{kind} {name}"), sentence, None);
     }
-    let mut telling_conditions: Vec<&Condition> = telling(&status.conditions);
-    telling_conditions.extend(not_held(&status.conditions));
-    for condition in &telling_conditions {
+    let mut unhealthy: Vec<&Condition> = unhealthy_conditions(&status.conditions);
+    unhealthy.extend(not_held(&status.conditions));
+    for condition in &unhealthy {
         chain.add_condition(format!("{kind} {name}"), condition);
     }
-    if telling_conditions.is_empty() && unseen.is_none() {
+    if unhealthy.is_empty() && unseen.is_none() {
         let says =
             if report.waiting_for.is_empty() { report.phase.clone() } else { report.waiting_for.clone() };
         chain.add(0, format!("{kind} {name}"), says, None);
@@ -332,7 +332,7 @@ fn of_rollout(
         chain.offer("skip the hook", format!("windlass skip {target} --task {}", hook.task_id));
     }
     of_nodes(&mut chain);
-    for condition in telling_conditions {
+    for condition in unhealthy {
         match condition.reason.parse().ok() {
             Some(Reason::ReadyToPromote) => chain.offer("move traffic to the new nodes", format!("windlass promote {target}")),
             Some(Reason::Aborted | Reason::RolledBack | Reason::PlanFailed) => {
@@ -534,15 +534,16 @@ pub fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
     (in_words(pod).unwrap_or_else(|| "Ready".to_owned()), since)
 }
 
-/// The conditions that explain an unhealthy state.
-pub fn telling(conditions: &[Condition]) -> Vec<&Condition> {
-    let tells = |c: &&Condition| match c.type_.as_str() {
-        UP_TO_DATE => c.status != Truth::True.as_ref(),
-        STALLED => c.status == Truth::True.as_ref(),
+/// The conditions that explain an unhealthy state. Stalled repeats the message of `UpToDate`, and is shown without it.
+pub fn unhealthy_conditions(conditions: &[Condition]) -> Vec<&Condition> {
+    let is_behind = |c: &Condition| c.type_ == UP_TO_DATE && c.status != Truth::True.as_ref();
+    let explains = |c: &&Condition| match c.type_.as_str() {
+        UP_TO_DATE => is_behind(c),
+        STALLED => c.status == Truth::True.as_ref() && !conditions.iter().any(is_behind),
         READY => c.status == Truth::False.as_ref(),
         _ => false,
     };
-    conditions.iter().filter(tells).collect()
+    conditions.iter().filter(explains).collect()
 }
 
 fn after(message: &str) -> String {

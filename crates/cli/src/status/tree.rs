@@ -68,6 +68,9 @@ pub fn top(
         under(Some(Line::from(remark.clone().yellow())));
     }
     let target = format!("{short}/{} -n {}", report.name, report.namespace);
+    if matches!(report.verdict, Verdict::Refused | Verdict::Stalled) {
+        under(Some(Line::from(format!("cause and suggested commands: windlass explain {target}"))));
+    }
     for hook in &report.hooks {
         under(Some(hook_line(&target, hook)));
     }

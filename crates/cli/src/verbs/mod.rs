@@ -88,8 +88,8 @@ pub struct PromoteArgs {
 pub struct RollbackArgs {
     #[command(flatten)]
     verb: VerbArgs,
-    /// The revision, by its number or name in `windlass history` [default: the last completed one or, if that is
-    /// already the target, the one before it; the same again if the command is repeated]
+    /// The revision, by its number or name in `windlass history` [default: the newest completed one that is not
+    /// the current target; running the command twice does not go further back]
     #[arg(long, value_name = "REVISION")]
     to: Option<String>,
 }

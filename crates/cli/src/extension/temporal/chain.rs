@@ -4,7 +4,7 @@ use serde_json::Value;
 use windlass_temporal::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
 
 use super::report::WorkersReport;
-use crate::report::chain::{Chain, TimelineEntry, pod_words, telling};
+use crate::report::chain::{Chain, TimelineEntry, pod_words, unhealthy_conditions};
 use windlass_core::api::{Condition, TaskType};
 use windlass_engine::{PlanState, TaskState};
 use windlass_kube_port::observed::ObservedPod;
@@ -36,17 +36,17 @@ pub fn of_workers(
     let mut chain = Chain::default();
     let target = format!("wwd/{} -n {}", report.name, report.namespace);
     let status: WorkerDeploymentStatus = serde_json::from_value(object["status"].clone()).unwrap_or_default();
-    let telling_conditions = telling(&status.conditions);
+    let unhealthy = unhealthy_conditions(&status.conditions);
     let of = format!("WorkerDeployment {}", report.name);
-    for condition in &telling_conditions {
+    for condition in &unhealthy {
         chain.add_condition(of.clone(), condition);
     }
-    if telling_conditions.is_empty() {
+    if unhealthy.is_empty() {
         chain.add(0, &of, &report.summary, None);
     }
     plan(&mut chain, report, &target);
     workers(&mut chain, report, pod, events);
-    for condition in telling_conditions {
+    for condition in unhealthy {
         offer_for(&mut chain, condition, report, &target);
     }
     if object["metadata"]["deletionTimestamp"].is_string() {

@@ -129,7 +129,9 @@ fn badge_words(report: &FleetReport) -> &'static str {
 
 /// The badges of an object: its state, and how many of its nodes are unhealthy.
 fn badges(report: &FleetReport) -> Markup {
-    let unhealthy = report.nodes.iter().filter(|node| node.health.is_unhealthy()).count();
+    let of_rollout = report.rollout.as_ref().and_then(|rollout| usize::try_from(rollout.failed).ok());
+    let listed = report.nodes.iter().filter(|node| node.health.is_unhealthy()).count();
+    let unhealthy = listed.max(of_rollout.unwrap_or_default());
     html! {
         span.badge.(verdict_class(report.verdict)) { (badge_words(report)) }
         @if unhealthy > 0 { span.badge.ill { "Unhealthy: " (unhealthy) } }
