@@ -364,6 +364,16 @@ fn only_complete_set_within_its_delay_is_reused() {
 }
 
 #[test]
+fn lost_plan_is_replaced_before_the_promotion_and_awaited_after_it_began() {
+    for stage in BEFORE {
+        let decision = decide(&amid(Strategy::BlueGreen, stage), None, &to("v2"), false);
+        assert!(matches!(decision, FleetDecision::Start(_)), "{stage:?}: {decision:?}");
+    }
+    let promoting = amid(Strategy::BlueGreen, Stage::Promoting);
+    assert_eq!(decide(&promoting, None, &to("v2"), false), FleetDecision::Keep);
+}
+
+#[test]
 fn promotion_requires_running_entrants() {
     let facts = amid(Strategy::BlueGreen, Stage::Promoting);
     let rollout = facts.rollout.now.set().cloned().unwrap();

@@ -19,6 +19,11 @@ fn refilling(child: ChildFacts) -> ChildFacts {
     child.without_pod()
 }
 
+/// An abort granted it another template than that of its pod.
+fn kept(child: ChildFacts) -> ChildFacts {
+    child.granted("v3").seen().with(|f| f.grant.id = Some("abort-5".into()))
+}
+
 /// In flight under a spent grant, though it serves: its status is behind its spec.
 fn unheard(child: ChildFacts) -> ChildFacts {
     child.with(|f| f.controller.status_outdated = true)
@@ -92,10 +97,21 @@ fn grant_uses_the_first_matching_clause() {
             busy().but(0, |c| c.granted("v3").seen().failed()),
             Some(Clause::InFlightUnspent),
         ),
+        (
+            "(b) the pod that an abort kept does not run",
+            busy().but(0, |c| kept(c).with(|f| f.pod.ready = false)),
+            Some(Clause::InFlightUnspent),
+        ),
+        ("(b) the pod that an abort kept runs", busy().but(0, kept), None),
         ("(c) failed under a spent grant", busy().but(0, ChildFacts::failed), Some(Clause::Failed)),
         ("(c) its main container runs", busy().but(0, ChildFacts::half_running), None),
         ("(d) its main container runs, room", two().but(0, ChildFacts::half_running), Some(Clause::Down)),
         ("(d) its main container runs, another's does not", down().but(0, ChildFacts::half_running), None),
+        (
+            "(d) its main container runs, another's does not and is in flight",
+            two().at_most(2).but(0, ChildFacts::half_running).but(1, |c| flying(c.without_pod())),
+            Some(Clause::Down),
+        ),
         ("(d) down, room", two().but(0, ChildFacts::down), Some(Clause::Down)),
         ("(d) down, another in flight", busy().but(0, ChildFacts::down), None),
         ("(d) down, another down but not in flight", down().but(0, ChildFacts::down), Some(Clause::Down)),

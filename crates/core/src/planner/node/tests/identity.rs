@@ -156,6 +156,21 @@ fn image_is_the_requested_one_and_not_the_admitted_one() {
 }
 
 #[test]
+fn pod_of_an_unknown_revision_is_one_with_the_granted_annotations() {
+    // The StatefulSet's status is behind, so nothing but its annotations tells what the pod was created for.
+    let unknown = || node().with_set(moved("v1")).that_ran(Running::default());
+    let table: Vec<(&str, NodeFacts, PodFacts, bool)> = vec![
+        ("annotations of the grant", unknown().granted("v2"), annotated("v2"), true),
+        ("annotations of another template", unknown().granted("v2"), annotated("v3"), false),
+        ("no annotations", unknown().granted("v2"), pod("v1").of_another_uid(), false),
+        ("its revision is known", node().granted("v1"), annotated("v1"), false),
+    ];
+    for (what, facts, pod, expected) in table {
+        assert_eq!(facts.is_of_an_unknown_revision(&pod), expected, "{what}");
+    }
+}
+
+#[test]
 fn recipe_for_a_roll_depends_on_the_requested_image() {
     let rewritten = || {
         let set = LiveStatefulSet {
