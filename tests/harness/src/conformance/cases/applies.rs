@@ -6,18 +6,18 @@ use super::{cases, sets, widget};
 use crate::conformance::suite::{APPLY, Ctx, version};
 
 cases![
-    an_apply_makes_what_is_not_there,
+    apply_creates_a_missing_object,
     an_apply_takes_away_what_its_manager_no_longer_names,
-    an_apply_leaves_what_others_wrote,
+    apply_keeps_fields_of_others,
     an_apply_over_another_managers_field_conflicts_unless_forced,
     an_apply_without_a_manager_is_refused,
     an_equal_apply_is_no_write,
     an_apply_makes_a_missing_object_even_with_a_version,
     an_apply_merges_containers_by_name,
-    a_forced_apply_does_not_remove_what_a_hand_added,
+    forced_apply_keeps_fields_of_other_managers,
 ];
 
-async fn an_apply_makes_what_is_not_there(w: &Ctx) {
+async fn apply_creates_a_missing_object(w: &Ctx) {
     let body =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "1"}});
     let answer = w.patch(&w.at("configmaps/m?fieldManager=one"), APPLY, body).await;
@@ -42,7 +42,7 @@ async fn an_apply_takes_away_what_its_manager_no_longer_names(w: &Ctx) {
     w.note("nothing named", json!([answer.code, answer.body["data"], answer.body["metadata"]["labels"]]));
 }
 
-async fn an_apply_leaves_what_others_wrote(w: &Ctx) {
+async fn apply_keeps_fields_of_others(w: &Ctx) {
     w.made(&w.at("configmaps"), json!({"metadata": {"name": "m"}, "data": {"theirs": "1"}})).await;
     let path = w.at("configmaps/m?fieldManager=one");
     let body = |data| json!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
@@ -92,7 +92,7 @@ async fn an_apply_merges_containers_by_name(w: &Ctx) {
     w.note("containers", json!(brief));
 }
 
-async fn a_forced_apply_does_not_remove_what_a_hand_added(w: &Ctx) {
+async fn forced_apply_keeps_fields_of_other_managers(w: &Ctx) {
     widget::made(w, "one").await;
     let body =
         json!({"apiVersion": "conformance.windlass.dev/v1", "kind": "Widget", "spec": {"kind": "Round"}});

@@ -6,16 +6,16 @@ use super::cases;
 use crate::conformance::suite::{Ctx, MERGE};
 
 cases![
-    what_an_object_owns_goes_with_it_in_the_background,
+    children_are_deleted_in_the_background,
     an_orphan_loses_its_reference_and_stays,
-    in_the_foreground_the_owner_goes_last,
-    in_the_foreground_children_go_at_once_while_a_finalizer_holds_the_owner,
-    in_the_foreground_a_child_that_does_not_block_does_not_hold_its_owner,
+    foreground_deletes_the_owner_last,
+    foreground_deletes_children_while_a_finalizer_holds_owner,
+    foreground_owner_does_not_wait_for_a_non_blocking_child,
     an_object_with_two_owners_stays_for_the_second,
     an_object_whose_owner_never_was_is_collected,
     a_reference_of_a_wrong_uid_does_not_save,
-    children_of_children_go_too,
-    what_a_custom_object_owns_goes_with_it,
+    grandchildren_are_deleted_too,
+    children_of_a_custom_object_are_deleted_with_it,
     a_claim_with_a_plain_reference_goes_with_its_owner,
 ];
 
@@ -34,7 +34,7 @@ async fn make(w: &Ctx, body: Value) -> Value {
     w.made(&w.at("configmaps"), body).await
 }
 
-async fn what_an_object_owns_goes_with_it_in_the_background(w: &Ctx) {
+async fn children_are_deleted_in_the_background(w: &Ctx) {
     let owner = make(w, map("owner")).await;
     make(w, owned("child", &owner, true)).await;
     w.said("delete", &w.delete(&w.at("configmaps/owner"), json!({"propagationPolicy": "Background"})).await);
@@ -53,7 +53,7 @@ async fn an_orphan_loses_its_reference_and_stays(w: &Ctx) {
     w.note("child", json!([child.code, child.body["metadata"]["ownerReferences"]]));
 }
 
-async fn in_the_foreground_the_owner_goes_last(w: &Ctx) {
+async fn foreground_deletes_the_owner_last(w: &Ctx) {
     let owner = make(w, map("owner")).await;
     let mut child = owned("child", &owner, true);
     child["metadata"]["finalizers"] = json!(["windlass.dev/hold"]);
@@ -67,7 +67,7 @@ async fn in_the_foreground_the_owner_goes_last(w: &Ctx) {
     w.until_gone(&w.at("configmaps/owner")).await;
 }
 
-async fn in_the_foreground_children_go_at_once_while_a_finalizer_holds_the_owner(w: &Ctx) {
+async fn foreground_deletes_children_while_a_finalizer_holds_owner(w: &Ctx) {
     let mut body = map("owner");
     body["metadata"]["finalizers"] = json!(["windlass.dev/hold"]);
     let owner = make(w, body).await;
@@ -86,7 +86,7 @@ async fn in_the_foreground_children_go_at_once_while_a_finalizer_holds_the_owner
     w.until_gone(&w.at("configmaps/owner")).await;
 }
 
-async fn in_the_foreground_a_child_that_does_not_block_does_not_hold_its_owner(w: &Ctx) {
+async fn foreground_owner_does_not_wait_for_a_non_blocking_child(w: &Ctx) {
     let owner = make(w, map("owner")).await;
     let mut child = owned("child", &owner, false);
     child["metadata"]["finalizers"] = json!(["windlass.dev/hold"]);
@@ -131,7 +131,7 @@ async fn a_reference_of_a_wrong_uid_does_not_save(w: &Ctx) {
     w.coded("owner", &w.get(&w.at("configmaps/owner")).await);
 }
 
-async fn children_of_children_go_too(w: &Ctx) {
+async fn grandchildren_are_deleted_too(w: &Ctx) {
     let a = make(w, map("a")).await;
     let b = make(w, owned("b", &a, true)).await;
     make(w, owned("c", &b, true)).await;
@@ -148,7 +148,7 @@ async fn children_of_children_go_too(w: &Ctx) {
 }
 
 /// Uses a kind from before the controllers' start: they learn of later ones after a while.
-async fn what_a_custom_object_owns_goes_with_it(w: &Ctx) {
+async fn children_of_a_custom_object_are_deleted_with_it(w: &Ctx) {
     let node = json!({
         "apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulNode", "metadata": {"name": "n"},
         "spec": {"podTemplate": {"spec": {"containers": [{"name": "main", "image": "web:1"}]}}},

@@ -12,16 +12,16 @@ fn map(name: &str) -> Value {
 cases![
     a_second_object_of_the_same_name_is_refused,
     a_generated_name_has_five_more_characters,
-    what_a_name_is_generated_from_has_to_be_a_name_itself,
+    generate_name_has_to_be_a_valid_name,
     a_version_may_not_be_set_on_a_new_object,
     a_dry_run_stores_nothing_and_answers_with_a_whole_object,
-    what_a_dry_run_refuses_is_what_the_real_write_refuses,
+    dry_run_and_real_write_reject_the_same,
     a_namespace_that_does_not_exist_is_not_found,
     a_body_of_another_namespace_is_refused,
     a_name_that_is_none_is_refused,
     an_object_without_a_name_is_refused,
     a_label_that_is_none_is_refused,
-    server_owned_metadata_in_a_new_object_is_ignored_but_for_a_generation_that_nobody_counts,
+    create_ignores_server_owned_metadata,
     an_event_of_a_fixed_name_can_be_made_once,
     an_event_is_one_object_in_both_groups,
     a_lease_keeps_its_micro_times,
@@ -49,7 +49,7 @@ async fn a_generated_name_has_five_more_characters(w: &Ctx) {
     w.note("generateName", made["metadata"]["generateName"].clone());
 }
 
-async fn what_a_name_is_generated_from_has_to_be_a_name_itself(w: &Ctx) {
+async fn generate_name_has_to_be_a_valid_name(w: &Ctx) {
     for (what, prefix) in [("dot", "gen."), ("capital", "Gen-"), ("dashes", "gen--")] {
         let mut body = map("");
         body["metadata"] = json!({"generateName": prefix});
@@ -73,7 +73,7 @@ async fn a_dry_run_stores_nothing_and_answers_with_a_whole_object(w: &Ctx) {
     w.said("get", &w.get(&w.at("configmaps/dry")).await);
 }
 
-async fn what_a_dry_run_refuses_is_what_the_real_write_refuses(w: &Ctx) {
+async fn dry_run_and_real_write_reject_the_same(w: &Ctx) {
     w.made(&w.at("configmaps"), map("taken")).await;
     w.said("taken", &w.post(&w.at("configmaps?dryRun=All"), map("taken")).await);
     w.said("bad name", &w.post(&w.at("configmaps?dryRun=All"), map("Bad_Name")).await);
@@ -110,7 +110,7 @@ async fn a_label_that_is_none_is_refused(w: &Ctx) {
     w.said("key", &w.post(&w.at("configmaps"), body).await);
 }
 
-async fn server_owned_metadata_in_a_new_object_is_ignored_but_for_a_generation_that_nobody_counts(w: &Ctx) {
+async fn create_ignores_server_owned_metadata(w: &Ctx) {
     let mut body = map("stamped");
     body["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000".into();
     body["metadata"]["generation"] = 9.into();

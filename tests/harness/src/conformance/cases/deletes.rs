@@ -6,11 +6,11 @@ use super::{cases, widget};
 use crate::conformance::suite::{Ctx, JSON, MERGE, generation};
 
 cases![
-    a_delete_answers_with_a_status_for_most_and_the_object_for_a_pod,
+    delete_returns_a_status_and_for_a_pod_the_object,
     a_delete_with_a_wrong_uid_conflicts,
     a_delete_with_a_stale_version_conflicts,
     a_delete_with_the_right_preconditions_is_done,
-    a_delete_of_what_is_not_there_is_not_found,
+    delete_of_a_missing_object_is_not_found,
     a_dry_run_of_a_delete_deletes_nothing,
     a_finalizer_holds_an_object_and_the_last_one_lets_it_go,
     a_held_objects_generation_moves_when_it_is_deleted,
@@ -34,7 +34,7 @@ fn unbound_pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"schedulerName": "nobody", "containers": [{"name": "c", "image": "c:1"}]}})
 }
 
-async fn a_delete_answers_with_a_status_for_most_and_the_object_for_a_pod(w: &Ctx) {
+async fn delete_returns_a_status_and_for_a_pod_the_object(w: &Ctx) {
     let (path, _) = map(w, "m").await;
     let answer = w.delete(&path, Value::Null).await;
     w.note(
@@ -81,7 +81,7 @@ async fn a_delete_with_the_right_preconditions_is_done(w: &Ctx) {
     w.said("get", &w.get(&path).await);
 }
 
-async fn a_delete_of_what_is_not_there_is_not_found(w: &Ctx) {
+async fn delete_of_a_missing_object_is_not_found(w: &Ctx) {
     w.said("delete", &w.delete(&w.at("configmaps/none"), Value::Null).await);
     let options = json!({"preconditions": {"uid": "11111111-1111-1111-1111-111111111111"}});
     w.said("with a uid", &w.delete(&w.at("pods/none"), options).await);

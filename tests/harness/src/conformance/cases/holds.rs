@@ -11,11 +11,11 @@ use super::sets::{image, made, observed, ready, ready_pod, revision, set_image};
 use crate::conformance::suite::{Answer, Ctx, JSON, MERGE, generation};
 
 cases![
-    a_held_set_moves_no_pod_and_makes_pods_at_the_current_revision,
+    held_set_creates_pods_at_the_current_revision,
     a_pod_deleted_in_a_window_moves_in_any_order,
     a_window_is_open_for_every_pod_that_is_made,
-    a_held_set_completes_when_its_last_pod_is_ready_and_not_before,
-    a_held_set_completes_by_what_is_ready_and_not_by_what_is_available,
+    held_set_completes_when_its_last_pod_is_ready,
+    held_set_completes_on_ready_not_on_available,
     a_moved_pod_that_is_deleted_while_held_goes_back,
     a_moved_pod_that_is_evicted_while_held_goes_back,
     a_template_that_goes_back_or_on_leaves_the_moved_pods,
@@ -23,8 +23,8 @@ cases![
     a_held_set_that_is_scaled_to_its_moved_pods_completes,
     a_held_set_in_order_makes_no_pod_above_one_that_is_not_ready,
     a_held_parallel_set_makes_pods_above_one_that_is_not_ready,
-    a_fixed_template_replaces_a_broken_pod_and_those_above_it_in_a_window,
-    a_rolling_update_that_is_held_in_the_middle_stands_until_it_is_released,
+    fixed_template_replaces_a_broken_pod_and_higher_ordinals,
+    rolling_update_held_midway_continues_when_released,
     a_strategy_is_checked_and_filled_in,
 ];
 
@@ -128,7 +128,7 @@ async fn completed(w: &Ctx, old: &str) -> Value {
     .await
 }
 
-async fn a_held_set_moves_no_pod_and_makes_pods_at_the_current_revision(w: &Ctx) {
+async fn held_set_creates_pods_at_the_current_revision(w: &Ctx) {
     let old = held(w, 3, "web:2", json!({})).await;
     let before = [pod(w, 0).await, pod(w, 1).await, pod(w, 2).await];
     note_standing(w, "held", &old, 3, 3).await;
@@ -172,7 +172,7 @@ async fn a_window_is_open_for_every_pod_that_is_made(w: &Ctx) {
     note_standing(w, "held again", &old, 3, 3).await;
 }
 
-async fn a_held_set_completes_when_its_last_pod_is_ready_and_not_before(w: &Ctx) {
+async fn held_set_completes_when_its_last_pod_is_ready(w: &Ctx) {
     // Ready after five seconds: time to hold the set before.
     let old = held(w, 1, "web:slow", json!({})).await;
     write(w, window()).await;
@@ -184,7 +184,7 @@ async fn a_held_set_completes_when_its_last_pod_is_ready_and_not_before(w: &Ctx)
     w.note("deleted now", image(&replaced(w, 0, |_| true).await));
 }
 
-async fn a_held_set_completes_by_what_is_ready_and_not_by_what_is_available(w: &Ctx) {
+async fn held_set_completes_on_ready_not_on_available(w: &Ctx) {
     let old = held(w, 1, "web:2", json!({"minReadySeconds": 3600})).await;
     write(w, window()).await;
     replaced(w, 0, ready).await;
@@ -322,7 +322,7 @@ async fn a_held_parallel_set_makes_pods_above_one_that_is_not_ready(w: &Ctx) {
     note_standing(w, "then", &old, 3, 2).await;
 }
 
-async fn a_fixed_template_replaces_a_broken_pod_and_those_above_it_in_a_window(w: &Ctx) {
+async fn fixed_template_replaces_a_broken_pod_and_higher_ordinals(w: &Ctx) {
     let old = with_a_broken_and_a_lost_pod(w, "OrderedReady").await;
     set_image(w, "web", "web:3").await;
     observed(w, "web").await;
@@ -336,7 +336,7 @@ async fn a_fixed_template_replaces_a_broken_pod_and_those_above_it_in_a_window(w
     note_standing(w, "then", &old, 3, 3).await;
 }
 
-async fn a_rolling_update_that_is_held_in_the_middle_stands_until_it_is_released(w: &Ctx) {
+async fn rolling_update_held_midway_continues_when_released(w: &Ctx) {
     let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
     let old = held(w, 3, "web:1", json!({"updateStrategy": rolling})).await;
     // The finalizer keeps the pod until the set is held. The controller then makes it again as it was.

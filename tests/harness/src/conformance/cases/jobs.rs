@@ -10,8 +10,8 @@ cases![
     a_job_fails_when_its_pods_failed_too_often,
     a_job_fails_when_it_takes_too_long,
     a_job_that_is_suspended_makes_no_pod,
-    a_job_goes_some_time_after_its_end,
-    the_pods_of_a_job_go_with_it,
+    finished_job_is_deleted_after_its_ttl,
+    pods_are_deleted_with_their_job,
     a_job_is_filled_in,
     a_job_whose_pods_are_to_run_for_ever_is_refused,
     a_misspelt_field_of_a_job_is_refused_by_strict_validation,
@@ -100,14 +100,14 @@ async fn a_job_that_is_suspended_makes_no_pod(w: &Ctx) {
     w.note("started", job["status"]["startTime"].is_string());
 }
 
-async fn a_job_goes_some_time_after_its_end(w: &Ctx) {
+async fn finished_job_is_deleted_after_its_ttl(w: &Ctx) {
     made(w, "work:1", json!({"ttlSecondsAfterFinished": 2})).await;
     ended(w).await;
     w.until_gone(&w.at("batch:jobs/work")).await;
     w.note("gone", true);
 }
 
-async fn the_pods_of_a_job_go_with_it(w: &Ctx) {
+async fn pods_are_deleted_with_their_job(w: &Ctx) {
     made(w, "work:1", json!({})).await;
     ended(w).await;
     w.delete(&w.at("batch:jobs/work"), json!({"propagationPolicy": "Background"})).await;

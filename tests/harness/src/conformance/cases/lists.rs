@@ -12,13 +12,13 @@ cases![
     a_limited_list_goes_on_where_it_stopped,
     a_page_shows_the_list_as_it_was_when_the_first_was_read,
     a_list_is_ordered_by_name,
-    a_list_of_version_zero_and_one_of_none_hold_the_same_when_nothing_moves,
-    a_list_at_a_version_that_is_no_number_is_refused,
+    lists_of_version_zero_and_unset_agree_at_rest,
+    list_at_a_non_numeric_version_is_rejected,
     a_list_of_an_exact_version_shows_the_past,
     a_broken_selector_is_refused,
     a_list_of_all_namespaces_holds_this_one,
     metadata_alone_can_be_asked_for,
-    what_is_not_there_is_not_found,
+    missing_object_is_not_found,
 ];
 
 async fn maps(w: &Ctx) {
@@ -116,14 +116,14 @@ async fn a_list_is_ordered_by_name(w: &Ctx) {
     w.note("names", names(&w.get(&w.at("secrets")).await));
 }
 
-async fn a_list_of_version_zero_and_one_of_none_hold_the_same_when_nothing_moves(w: &Ctx) {
+async fn lists_of_version_zero_and_unset_agree_at_rest(w: &Ctx) {
     maps(w).await;
     w.settle().await;
     w.note("none", names(&w.get(&w.at("configmaps?labelSelector=x")).await));
     w.note("zero", names(&w.get(&w.at("configmaps?labelSelector=x&resourceVersion=0")).await));
 }
 
-async fn a_list_at_a_version_that_is_no_number_is_refused(w: &Ctx) {
+async fn list_at_a_non_numeric_version_is_rejected(w: &Ctx) {
     w.coded("list", &w.get(&w.at("configmaps?resourceVersion=abc")).await);
     w.coded("watch", &w.get(&w.at("configmaps?watch=true&resourceVersion=abc")).await);
 }
@@ -172,7 +172,7 @@ async fn metadata_alone_can_be_asked_for(w: &Ctx) {
     w.note("list", json!([list["kind"], list["apiVersion"], list["items"].as_array().unwrap().len()]));
 }
 
-async fn what_is_not_there_is_not_found(w: &Ctx) {
+async fn missing_object_is_not_found(w: &Ctx) {
     let answer = w.get(&w.at("apps:statefulsets/none")).await;
     w.said("set", &answer);
     w.note("details", answer.body["details"].clone());

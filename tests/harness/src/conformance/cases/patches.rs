@@ -11,9 +11,9 @@ cases![
     a_json_patch_with_the_version_that_is_stored_is_applied,
     a_json_patch_that_changes_nothing_is_no_write,
     a_json_patch_whose_test_fails_is_unprocessable,
-    a_json_patch_that_removes_what_is_not_there_is_unprocessable_but_one_that_replaces_it_adds_it,
-    a_json_patch_replaces_a_whole_template_and_moves_the_generation,
-    a_json_patch_of_a_template_equal_after_defaults_moves_nothing,
+    json_patch_remove_of_a_missing_field_is_unprocessable,
+    json_patch_of_a_whole_template_moves_the_generation,
+    json_patch_equal_after_defaulting_moves_nothing,
     a_dry_run_of_a_patch_moves_the_generation_only_if_it_differs,
     a_merge_patch_with_a_stale_version_conflicts,
     a_merge_patch_deletes_by_null_and_keeps_what_it_leaves_out,
@@ -21,16 +21,16 @@ cases![
     a_strategic_patch_merges_containers_by_name,
     a_strategic_patch_of_a_custom_kind_is_an_unknown_format,
     a_strict_patch_of_a_misspelt_field_is_refused,
-    a_patch_of_what_is_not_there_is_not_found,
+    patch_of_a_missing_object_is_not_found,
     a_put_with_a_stale_version_conflicts,
-    a_put_without_a_version_is_taken_by_a_config_map_and_refused_by_a_custom_kind,
+    put_without_a_version_is_rejected_by_custom_kinds_only,
     a_put_of_another_uid_conflicts,
     a_patch_of_the_generation_is_ignored,
     a_label_moves_the_version_and_not_the_generation,
     an_empty_patch_is_no_write,
     an_unknown_patch_type_is_an_unknown_format,
     a_patch_cannot_rename,
-    what_is_kept_of_who_wrote_what_can_be_taken_away_for_good,
+    managed_fields_can_be_cleared_permanently,
 ];
 
 async fn map(w: &Ctx, name: &str) -> (String, Value) {
@@ -74,9 +74,7 @@ async fn a_json_patch_whose_test_fails_is_unprocessable(w: &Ctx) {
     w.note("details", answer.body["details"].clone());
 }
 
-async fn a_json_patch_that_removes_what_is_not_there_is_unprocessable_but_one_that_replaces_it_adds_it(
-    w: &Ctx,
-) {
+async fn json_patch_remove_of_a_missing_field_is_unprocessable(w: &Ctx) {
     let (path, _) = map(w, "m").await;
     w.said("remove", &w.patch(&path, JSON, json!([{"op": "remove", "path": "/data/zzz"}])).await);
     w.said(
@@ -87,7 +85,7 @@ async fn a_json_patch_that_removes_what_is_not_there_is_unprocessable_but_one_th
     w.coded("no patch", &w.patch(&path, JSON, json!({"data": {}})).await);
 }
 
-async fn a_json_patch_replaces_a_whole_template_and_moves_the_generation(w: &Ctx) {
+async fn json_patch_of_a_whole_template_moves_the_generation(w: &Ctx) {
     let set = sets::made(w, "web", json!({"replicas": 0})).await;
     let path = w.at("apps:statefulsets/web");
     let set = w.until_is(&path, |s| s["status"]["observedGeneration"] == generation(&set)).await;
@@ -100,7 +98,7 @@ async fn a_json_patch_replaces_a_whole_template_and_moves_the_generation(w: &Ctx
     w.note("template", answer.body["spec"]["template"].clone());
 }
 
-async fn a_json_patch_of_a_template_equal_after_defaults_moves_nothing(w: &Ctx) {
+async fn json_patch_equal_after_defaulting_moves_nothing(w: &Ctx) {
     let set = sets::made(w, "web", json!({"replicas": 0})).await;
     let path = w.at("apps:statefulsets/web");
     let set = w.until_is(&path, |s| s["status"]["observedGeneration"] == generation(&set)).await;
@@ -190,7 +188,7 @@ async fn a_strict_patch_of_a_misspelt_field_is_refused(w: &Ctx) {
     w.said("put", &w.put(&path, body).await);
 }
 
-async fn a_patch_of_what_is_not_there_is_not_found(w: &Ctx) {
+async fn patch_of_a_missing_object_is_not_found(w: &Ctx) {
     w.said("patch", &w.patch(&w.at("configmaps/none"), MERGE, json!({})).await);
     w.said("custom", &w.patch(&w.at("conf:widgets/none"), MERGE, json!({})).await);
 }
@@ -201,7 +199,7 @@ async fn a_put_with_a_stale_version_conflicts(w: &Ctx) {
     w.said("put", &w.put(&path, old).await);
 }
 
-async fn a_put_without_a_version_is_taken_by_a_config_map_and_refused_by_a_custom_kind(w: &Ctx) {
+async fn put_without_a_version_is_rejected_by_custom_kinds_only(w: &Ctx) {
     let (path, _) = map(w, "m").await;
     w.said("config map", &w.put(&path, json!({"metadata": {"name": "m"}, "data": {"z": "1"}})).await);
     widget::made(w, "one").await;
@@ -271,7 +269,7 @@ async fn a_strategic_patch_may_say_the_order_of_a_list(w: &Ctx) {
     }
 }
 
-async fn what_is_kept_of_who_wrote_what_can_be_taken_away_for_good(w: &Ctx) {
+async fn managed_fields_can_be_cleared_permanently(w: &Ctx) {
     let widget = super::widget::made(w, "one").await;
     let set = sets::made(w, "web", json!({"replicas": 1})).await;
     let paths = [w.at("conf:widgets/one"), w.at("apps:statefulsets/web")];

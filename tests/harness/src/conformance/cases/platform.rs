@@ -8,17 +8,17 @@ use super::sets::{image, made, observed, ready, ready_pod, revision, set};
 use crate::conformance::suite::{Ctx, JSON, MERGE, generation, version};
 
 cases![
-    a_policy_for_templates_adds_to_a_set_that_is_made_and_to_one_that_is_only_tried,
-    a_policy_for_templates_comes_with_the_next_write_of_anything_and_moves_the_revision,
+    template_policy_applies_to_creates_and_dry_runs,
+    template_policy_applies_at_the_next_write_of_any_field,
     a_policy_for_templates_does_not_see_subresources,
-    a_write_that_changes_nothing_is_one_where_a_policy_has_something_to_add,
-    what_a_policy_added_is_back_in_the_answer_to_a_write_without_it,
-    a_policy_for_sets_changes_how_one_retains_claims_with_the_next_write_of_it,
-    a_policy_for_pods_pins_what_a_set_makes_and_leaves_its_template_and_revision,
+    no_op_write_counts_where_a_policy_adds_a_field,
+    policy_restores_its_field_in_the_response_to_a_write,
+    set_policy_changes_claim_retention_at_the_next_write,
+    pod_policy_changes_pods_but_not_template_or_revision,
     a_policy_for_pods_mirrors_images,
-    a_policy_for_pods_adds_a_container_before_or_after_the_others,
-    a_policy_for_pods_sees_what_is_only_tried_and_not_what_is_changed,
-    a_revision_that_says_something_else_under_its_name_moves_the_set_without_a_change_of_generation,
+    pod_policy_adds_a_container_first_or_last,
+    pod_policy_sees_dry_runs_but_no_updates,
+    edited_revision_moves_the_set_without_a_new_generation,
     a_revision_with_other_bytes_that_mean_the_same_is_kept,
     a_revision_that_is_deleted_comes_back_under_its_name,
     an_evicted_pod_goes_as_a_deleted_one_and_comes_back,
@@ -35,7 +35,7 @@ fn added(set: &Value) -> Value {
     set["spec"]["template"]["metadata"]["annotations"].clone()
 }
 
-async fn a_policy_for_templates_adds_to_a_set_that_is_made_and_to_one_that_is_only_tried(w: &Ctx) {
+async fn template_policy_applies_to_creates_and_dry_runs(w: &Ctx) {
     w.admit("annotates", Target::Templates, annotates()).await;
     let tried = w.post(&w.at("apps:statefulsets?dryRun=All"), set("web", json!({"replicas": 0}))).await;
     w.note("tried", json!([tried.code, added(&tried.body)]));
@@ -47,7 +47,7 @@ async fn a_policy_for_templates_adds_to_a_set_that_is_made_and_to_one_that_is_on
     w.note("revision", found["data"]["spec"]["template"]["metadata"].clone());
 }
 
-async fn a_policy_for_templates_comes_with_the_next_write_of_anything_and_moves_the_revision(w: &Ctx) {
+async fn template_policy_applies_at_the_next_write_of_any_field(w: &Ctx) {
     made(w, "web", json!({})).await;
     let pod = ready_pod(w, "web-0").await;
     let first = observed(w, "web").await;
@@ -82,7 +82,7 @@ async fn a_policy_for_templates_does_not_see_subresources(w: &Ctx) {
     w.note("added", added(&observed(w, "web").await));
 }
 
-async fn a_write_that_changes_nothing_is_one_where_a_policy_has_something_to_add(w: &Ctx) {
+async fn no_op_write_counts_where_a_policy_adds_a_field(w: &Ctx) {
     made(w, "web", json!({"replicas": 0})).await;
     let before = observed(w, "web").await;
     w.admit("annotates", Target::Templates, annotates()).await;
@@ -93,7 +93,7 @@ async fn a_write_that_changes_nothing_is_one_where_a_policy_has_something_to_add
     w.note("second", json!([answer.code, version(&answer.body) == version(&first)]));
 }
 
-async fn what_a_policy_added_is_back_in_the_answer_to_a_write_without_it(w: &Ctx) {
+async fn policy_restores_its_field_in_the_response_to_a_write(w: &Ctx) {
     w.admit("annotates", Target::Templates, annotates()).await;
     made(w, "web", json!({"replicas": 0})).await;
     let before = observed(w, "web").await;
@@ -103,7 +103,7 @@ async fn what_a_policy_added_is_back_in_the_answer_to_a_write_without_it(w: &Ctx
     w.note("answer", json!([answer.code, added(&answer.body), version(&answer.body) == version(&before)]));
 }
 
-async fn a_policy_for_sets_changes_how_one_retains_claims_with_the_next_write_of_it(w: &Ctx) {
+async fn set_policy_changes_claim_retention_at_the_next_write(w: &Ctx) {
     let retention = |set: &Value| set["spec"]["persistentVolumeClaimRetentionPolicy"].clone();
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}}}});
@@ -126,7 +126,7 @@ async fn a_policy_for_sets_changes_how_one_retains_claims_with_the_next_write_of
     w.note("not let", json!([answer.code, retention(&answer.body), generation(&answer.body)]));
 }
 
-async fn a_policy_for_pods_pins_what_a_set_makes_and_leaves_its_template_and_revision(w: &Ctx) {
+async fn pod_policy_changes_pods_but_not_template_or_revision(w: &Ctx) {
     made(w, "old", json!({})).await;
     let old = ready_pod(w, "old-0").await;
     w.admit("pins", Target::Pods, Mutation::Digests).await;
@@ -146,7 +146,7 @@ async fn a_policy_for_pods_mirrors_images(w: &Ctx) {
     w.note("image", image(&ready_pod(w, "web-0").await));
 }
 
-async fn a_policy_for_pods_adds_a_container_before_or_after_the_others(w: &Ctx) {
+async fn pod_policy_adds_a_container_first_or_last(w: &Ctx) {
     for (name, container, first) in [("last", "tail", false), ("first", "head", true)] {
         w.admit(name, Target::Pods, Mutation::Container { container: proxy(container), first }).await;
     }
@@ -163,7 +163,7 @@ async fn a_policy_for_pods_adds_a_container_before_or_after_the_others(w: &Ctx) 
     w.note("statuses", pod["status"]["containerStatuses"].as_array().unwrap().len());
 }
 
-async fn a_policy_for_pods_sees_what_is_only_tried_and_not_what_is_changed(w: &Ctx) {
+async fn pod_policy_sees_dry_runs_but_no_updates(w: &Ctx) {
     made(w, "web", json!({})).await;
     let before = ready_pod(w, "web-0").await;
     w.admit("annotates", Target::Pods, annotates()).await;
@@ -208,9 +208,7 @@ async fn replaced(w: &Ctx, name: &str, other: impl Fn(&mut Value)) {
 }
 
 /// Another version of the controller, which reads revisions differently, does this to every set: 1.34 after 1.33.
-async fn a_revision_that_says_something_else_under_its_name_moves_the_set_without_a_change_of_generation(
-    w: &Ctx,
-) {
+async fn edited_revision_moves_the_set_without_a_new_generation(w: &Ctx) {
     made(w, "web", json!({})).await;
     let pod = ready_pod(w, "web-0").await;
     let before = observed(w, "web").await;

@@ -18,7 +18,7 @@ cases![
     a_pod_needs_a_container_with_a_name_and_an_image,
     a_blank_image_is_good_in_a_template_and_not_in_a_pod,
     a_mount_needs_its_volume,
-    duplicate_containers_are_refused_and_duplicate_variables_taken,
+    duplicate_containers_are_rejected_duplicate_variables_not,
     a_headless_service_keeps_none_and_gets_defaults,
     a_services_address_does_not_change,
     a_service_in_front_of_pods_has_endpoints,
@@ -176,7 +176,7 @@ async fn a_mount_needs_its_volume(w: &Ctx) {
     w.said("pod", &w.post(&w.at("pods"), pod("p", json!({"containers": [container]}))).await);
 }
 
-async fn duplicate_containers_are_refused_and_duplicate_variables_taken(w: &Ctx) {
+async fn duplicate_containers_are_rejected_duplicate_variables_not(w: &Ctx) {
     let twice = json!([{"name": "c", "image": "c:1"}, {"name": "c", "image": "c:2"}]);
     w.said("containers", &w.post(&w.at("pods"), pod("p", json!({"containers": twice}))).await);
     let env = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);

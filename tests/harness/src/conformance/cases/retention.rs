@@ -8,8 +8,8 @@ use crate::conformance::suite::{Ctx, MERGE};
 
 cases![
     the_owners_of_claims_follow_the_retention_of_their_set,
-    a_claim_goes_with_a_pod_that_is_scaled_away_where_the_set_says_so,
-    a_claim_that_somebody_else_owns_keeps_that_owner_whatever_the_set_says,
+    claim_is_deleted_on_scale_in_if_the_set_requests_it,
+    claim_with_another_owner_keeps_it_under_any_retention,
 ];
 
 /// A set `web` with a claim, of which the pod is ready.
@@ -52,7 +52,7 @@ async fn the_owners_of_claims_follow_the_retention_of_their_set(w: &Ctx) {
     w.note("retained again", owners(w, None).await);
 }
 
-async fn a_claim_goes_with_a_pod_that_is_scaled_away_where_the_set_says_so(w: &Ctx) {
+async fn claim_is_deleted_on_scale_in_if_the_set_requests_it(w: &Ctx) {
     let mut body = set("web", json!({"volumeClaimTemplates": claims()}));
     body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 5.into();
     // The pod is held for a while, so that its claim can be looked at.
@@ -83,7 +83,7 @@ async fn owner(w: &Ctx, mut reference: Value) -> Value {
     reference
 }
 
-async fn a_claim_that_somebody_else_owns_keeps_that_owner_whatever_the_set_says(w: &Ctx) {
+async fn claim_with_another_owner_keeps_it_under_any_retention(w: &Ctx) {
     let claim = w.at("persistentvolumeclaims/data-web-0");
     let owned_by = async |owner: Value| {
         w.patch(&claim, MERGE, json!({"metadata": {"ownerReferences": [owner]}})).await;

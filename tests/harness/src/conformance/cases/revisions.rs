@@ -13,7 +13,7 @@ cases![
     any_change_of_the_template_makes_a_revision,
     a_change_beside_the_template_makes_no_revision,
     a_revision_holds_the_template_with_defaults_and_its_hash,
-    a_pod_deleted_just_before_the_template_is_written_comes_back_at_the_old_revision,
+    pod_deleted_before_a_template_write_returns_at_the_old_one,
     a_rolling_update_goes_from_the_highest_pod_down,
     a_partition_holds_the_lower_pods,
     old_revisions_beyond_the_limit_are_deleted,
@@ -103,7 +103,7 @@ async fn a_revision_holds_the_template_with_defaults_and_its_hash(w: &Ctx) {
 }
 
 /// The controller is faster than the next request, so an operator must write first and delete then.
-async fn a_pod_deleted_just_before_the_template_is_written_comes_back_at_the_old_revision(w: &Ctx) {
+async fn pod_deleted_before_a_template_write_returns_at_the_old_one(w: &Ctx) {
     made(w, "web", json!({})).await;
     let old = ready_pod(w, "web-0").await;
     let mut hold = None;

@@ -21,13 +21,13 @@ cases![
     a_rule_refuses_with_its_sentence,
     a_rule_over_two_fields_is_held_at_creation_and_update,
     a_transition_rule_is_held_at_updates_only,
-    a_transition_rule_does_not_see_a_field_come_or_go_but_one_above_it_does,
+    transition_rule_skips_added_and_removed_fields,
     a_rule_may_look_at_the_name,
     rules_are_not_run_over_an_object_that_is_wrong_in_other_ways,
     a_stored_value_that_became_invalid_bars_only_its_own_change,
     a_put_that_leaves_out_a_default_moves_nothing,
     a_body_without_a_kind_is_refused,
-    several_faults_are_told_at_once,
+    several_validation_errors_are_reported_at_once,
 ];
 
 async fn post(w: &Ctx, name: &str, spec: Value) -> crate::conformance::suite::Answer {
@@ -147,7 +147,7 @@ async fn a_transition_rule_is_held_at_updates_only(w: &Ctx) {
     w.coded("another field", &w.patch(&path, MERGE, json!({"spec": {"replicas": 2}})).await);
 }
 
-async fn a_transition_rule_does_not_see_a_field_come_or_go_but_one_above_it_does(w: &Ctx) {
+async fn transition_rule_skips_added_and_removed_fields(w: &Ctx) {
     widget::made(w, "one").await;
     let path = w.at("conf:widgets/one");
     let answer = w.patch(&path, MERGE, json!({"spec": {"fixed": "b"}})).await;
@@ -226,7 +226,7 @@ async fn a_body_without_a_kind_is_refused(w: &Ctx) {
     );
 }
 
-async fn several_faults_are_told_at_once(w: &Ctx) {
+async fn several_validation_errors_are_reported_at_once(w: &Ctx) {
     let answer = post(w, "one", json!({"kind": "Triangle", "replicas": "x", "name": "UPPER"})).await;
     w.note("code", answer.code);
     let mut fields: Vec<String> = answer.body["details"]["causes"]

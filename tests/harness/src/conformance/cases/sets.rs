@@ -12,17 +12,17 @@ cases![
     a_set_whose_pod_is_deleted_makes_it_again_with_another_uid,
     an_ordered_set_waits_for_each_pod,
     a_parallel_set_makes_all_pods_at_once,
-    a_set_scaled_down_deletes_the_highest_pod_and_keeps_its_claim,
+    scaled_in_set_deletes_the_highest_pod_and_keeps_its_claim,
     claims_carry_the_labels_of_the_selector,
     a_deleted_set_takes_its_pods_and_leaves_its_claims,
     an_orphaned_set_leaves_its_pods_and_a_new_one_adopts_them,
     a_pod_that_loses_its_label_is_let_go_and_replaced,
     only_some_fields_of_a_set_may_change,
     a_sets_selector_must_match_its_template,
-    a_set_of_a_dotted_or_long_name_is_refused_or_never_gets_a_pod,
+    set_with_a_dotted_or_long_name_never_gets_a_pod,
     a_set_with_a_bad_template_is_refused,
     the_pods_of_a_set_follow_the_update_of_their_status,
-    claims_go_with_a_set_that_says_so,
+    claims_are_deleted_with_the_set_if_it_requests_it,
 ];
 
 pub fn template(image: &str) -> Value {
@@ -149,7 +149,7 @@ pub fn claims() -> Value {
     json!([{"metadata": {"name": "data", "labels": {"kept": "yes"}}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}])
 }
 
-async fn a_set_scaled_down_deletes_the_highest_pod_and_keeps_its_claim(w: &Ctx) {
+async fn scaled_in_set_deletes_the_highest_pod_and_keeps_its_claim(w: &Ctx) {
     made(w, "web", json!({"replicas": 2, "volumeClaimTemplates": claims()})).await;
     ready_pod(w, "web-0").await;
     ready_pod(w, "web-1").await;
@@ -249,7 +249,7 @@ async fn a_sets_selector_must_match_its_template(w: &Ctx) {
     w.coded("none", &w.post(&w.at("apps:statefulsets"), body).await);
 }
 
-async fn a_set_of_a_dotted_or_long_name_is_refused_or_never_gets_a_pod(w: &Ctx) {
+async fn set_with_a_dotted_or_long_name_never_gets_a_pod(w: &Ctx) {
     w.said("dots", &w.post(&w.at("apps:statefulsets"), set("a.b", json!({"serviceName": "x"}))).await);
     let name = "n".repeat(53);
     let answer = w.post(&w.at("apps:statefulsets"), set(&name, json!({"serviceName": "x"}))).await;
@@ -307,7 +307,7 @@ async fn the_pods_of_a_set_follow_the_update_of_their_status(w: &Ctx) {
     w.note("ready", set["status"]["readyReplicas"].clone());
 }
 
-async fn claims_go_with_a_set_that_says_so(w: &Ctx) {
+async fn claims_are_deleted_with_the_set_if_it_requests_it(w: &Ctx) {
     let policy = json!({"whenDeleted": "Delete"});
     made(w, "web", json!({"volumeClaimTemplates": claims(), "persistentVolumeClaimRetentionPolicy": policy}))
         .await;

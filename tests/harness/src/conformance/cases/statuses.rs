@@ -16,7 +16,7 @@ cases![
     a_wrong_uid_in_a_status_patch_of_a_custom_kind_is_ignored,
     labels_in_a_status_write_of_a_custom_kind_are_ignored,
     labels_in_a_status_write_of_a_pod_are_stored,
-    nulls_in_a_free_form_part_of_a_status_are_kept_by_a_json_patch_and_lost_in_a_merge_patch,
+    json_patch_keeps_nulls_of_a_free_form_status_field,
     a_status_of_a_wrong_type_is_refused,
     a_kind_without_a_status_has_no_such_subresource,
     a_scale_is_read_and_written_by_number,
@@ -132,7 +132,7 @@ async fn labels_in_a_status_write_of_a_pod_are_stored(w: &Ctx) {
     w.note("message", answer.body["status"]["message"].clone());
 }
 
-async fn nulls_in_a_free_form_part_of_a_status_are_kept_by_a_json_patch_and_lost_in_a_merge_patch(w: &Ctx) {
+async fn json_patch_keeps_nulls_of_a_free_form_status_field(w: &Ctx) {
     widget::made(w, "one").await;
     let path = w.at("conf:widgets/one/status");
     let task = json!({"a": null, "list": [{"b": null}], "c": {"d": null}});

@@ -8,12 +8,12 @@ use super::{cases, widget};
 use crate::conformance::suite::{Answer, Ctx};
 
 cases![
-    a_table_of_pods_says_how_they_fare,
+    table_of_pods_shows_their_status,
     a_table_of_sets_counts_their_pods,
     a_table_of_services_shows_their_ports,
     a_table_of_claims_shows_their_volumes,
     tables_of_small_things_count_what_is_in_them,
-    tables_of_what_belongs_to_no_namespace_have_columns_of_their_own,
+    tables_of_cluster_scoped_kinds_have_own_columns,
     a_table_of_events_names_what_they_are_about,
     a_table_of_revisions_names_their_controller,
     a_table_of_a_custom_kind_has_the_columns_of_its_definition,
@@ -21,10 +21,10 @@ cases![
     a_row_carries_as_much_of_its_object_as_was_asked_for,
     a_table_of_one_is_a_table,
     a_watch_of_tables_describes_its_columns_once,
-    what_is_refused_is_no_table,
-    what_there_is_is_listed_with_its_short_names,
-    the_fields_of_a_custom_kind_are_told,
-    the_lists_of_a_built_in_kind_are_told_with_their_keys,
+    rejection_is_not_a_table,
+    discovery_lists_kinds_with_short_names,
+    custom_kind_fields_are_published,
+    built_in_list_fields_are_published_with_keys,
     a_client_may_ask_what_it_may_do,
 ];
 
@@ -78,7 +78,7 @@ fn pod(name: &str, image: &str) -> Value {
         "containers": [{"name": "c", "image": image}]}})
 }
 
-async fn a_table_of_pods_says_how_they_fare(w: &Ctx) {
+async fn table_of_pods_shows_their_status(w: &Ctx) {
     w.made(&w.at("pods"), pod("runs", "c:1")).await;
     w.made(&w.at("pods"), pod("starves", "c:nope")).await;
     let mut idle = pod("waits", "c:1");
@@ -154,7 +154,7 @@ async fn tables_of_small_things_count_what_is_in_them(w: &Ctx) {
     noted(w, "endpoints", &w.at("endpoints"), "x").await;
 }
 
-async fn tables_of_what_belongs_to_no_namespace_have_columns_of_their_own(w: &Ctx) {
+async fn tables_of_cluster_scoped_kinds_have_own_columns(w: &Ctx) {
     noted(w, "namespaces", "/api/v1/namespaces", "default").await;
     w.note("nodes", columns(&table(w, "/api/v1/nodes").await.body));
     w.note("classes", columns(&table(w, "/apis/storage.k8s.io/v1/storageclasses").await.body));
@@ -292,12 +292,12 @@ async fn table_lines(w: &Ctx, path: &str) -> Vec<Value> {
         .collect()
 }
 
-async fn what_is_refused_is_no_table(w: &Ctx) {
+async fn rejection_is_not_a_table(w: &Ctx) {
     w.said("none", &table(w, &w.at("configmaps/none")).await);
     w.note("kind", table(w, &w.at("configmaps/none")).await.body["kind"].clone());
 }
 
-async fn what_there_is_is_listed_with_its_short_names(w: &Ctx) {
+async fn discovery_lists_kinds_with_short_names(w: &Ctx) {
     for (path, names) in [
         (
             "/api/v1",
@@ -322,7 +322,7 @@ async fn what_there_is_is_listed_with_its_short_names(w: &Ctx) {
     }
 }
 
-async fn the_fields_of_a_custom_kind_are_told(w: &Ctx) {
+async fn custom_kind_fields_are_published(w: &Ctx) {
     let index = w.get("/openapi/v3").await.body;
     let url =
         index["paths"]["apis/conformance.windlass.dev/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
@@ -354,7 +354,7 @@ async fn the_fields_of_a_custom_kind_are_told(w: &Ctx) {
     w.note("validation", parameters.iter().any(|p| p["name"] == "fieldValidation" && p["in"] == "query"));
 }
 
-async fn the_lists_of_a_built_in_kind_are_told_with_their_keys(w: &Ctx) {
+async fn built_in_list_fields_are_published_with_keys(w: &Ctx) {
     let index = w.get("/openapi/v3").await.body;
     let url = index["paths"]["api/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
     let document = w.get(&url).await.body;

@@ -7,10 +7,10 @@ use crate::conformance::suite::{Ctx, MERGE, generation, version};
 
 cases![
     a_watch_from_a_version_shows_only_what_came_after,
-    a_watch_from_nothing_begins_with_what_there_is,
-    a_watch_from_zero_begins_with_what_there_is,
+    watch_without_a_version_starts_with_existing_objects,
+    watch_from_zero_starts_with_existing_objects,
     a_streaming_list_ends_with_a_marked_bookmark,
-    a_deleted_object_is_shown_as_it_last_was_at_the_version_of_its_deletion,
+    watch_shows_a_deleted_object_at_its_deletion_version,
     an_object_that_leaves_the_selection_is_deleted_for_the_watch,
     a_watch_of_one_name_sees_no_other,
     a_write_that_changes_nothing_is_no_event,
@@ -41,13 +41,13 @@ async fn a_watch_from_a_version_shows_only_what_came_after(w: &Ctx) {
     w.note("events", brief(&w.events(&path, 3).await));
 }
 
-async fn a_watch_from_nothing_begins_with_what_there_is(w: &Ctx) {
+async fn watch_without_a_version_starts_with_existing_objects(w: &Ctx) {
     map(w, "a", "1").await;
     map(w, "b", "1").await;
     w.note("events", brief(&w.events(&w.at("configmaps?watch=true&labelSelector=l"), 2).await));
 }
 
-async fn a_watch_from_zero_begins_with_what_there_is(w: &Ctx) {
+async fn watch_from_zero_starts_with_existing_objects(w: &Ctx) {
     map(w, "a", "1").await;
     w.settle().await;
     w.note(
@@ -76,7 +76,7 @@ async fn a_streaming_list_ends_with_a_marked_bookmark(w: &Ctx) {
     w.note("events", json!(seen));
 }
 
-async fn a_deleted_object_is_shown_as_it_last_was_at_the_version_of_its_deletion(w: &Ctx) {
+async fn watch_shows_a_deleted_object_at_its_deletion_version(w: &Ctx) {
     let made = map(w, "a", "1").await;
     w.delete(&w.at("configmaps/a"), Value::Null).await;
     // By label, since a namespace that is new gets a map of certificates at any time.
