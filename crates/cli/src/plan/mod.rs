@@ -1,5 +1,6 @@
 //! `windlass plan`: the effect of a change, without making it.
 
+use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,7 +17,7 @@ use super::target::{Kind, Located, ObjectSelector, Selected, Target};
 use super::text::{Line, Terminal, mapped};
 use crate::extension::STATEFUL_SETS;
 use crate::forecast::{Action, Change, Forecast, Outcome, forecast, forecast_rollout};
-use crate::report::about;
+use crate::report::{about, quoted};
 use windlass_core::api::names::GROUP;
 
 /// The arguments of `windlass plan`.
@@ -87,6 +88,11 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
                     text.push_str(&terminal.painted(&line));
                     text.push('\n');
                 }
+                if let Some(command) = command(change).filter(|_| forecast.exit_code() == 2) {
+                    let target = format!("{}/{name} -n {namespace}", kind.short());
+                    let heading = terminal.painted(&Line::from("  to make this change:".dim()));
+                    let _ = writeln!(text, "{heading}\n    kubectl patch {target} {command}");
+                }
                 text
             }
         };
@@ -96,6 +102,13 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     let worst =
         codes.into_iter().max_by_key(|code| [0, 2, 1].iter().position(|c| c == code)).unwrap_or_default();
     Ok(ExitCode::from(worst))
+}
+
+/// The arguments of `kubectl patch` for a change that flags describe.
+fn command(change: &Change) -> Option<String> {
+    let Change::Merge(patch) = change else { return None };
+    let is_empty = patch.as_object().is_none_or(serde_json::Map::is_empty);
+    (!is_empty).then(|| format!("--type=merge -p {}", quoted(&patch.to_string())))
 }
 
 /// The indentation of wrapped lines.

@@ -364,7 +364,7 @@ fn only_complete_set_within_its_delay_is_reused() {
 }
 
 #[test]
-fn lost_plan_is_replaced_before_the_promotion_and_awaited_after_it_began() {
+fn lost_plan_is_replaced_before_the_promotion_only() {
     for stage in BEFORE {
         let decision = decide(&amid(Strategy::BlueGreen, stage), None, &to("v2"), false);
         assert!(matches!(decision, FleetDecision::Start(_)), "{stage:?}: {decision:?}");

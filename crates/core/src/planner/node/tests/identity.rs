@@ -156,7 +156,7 @@ fn image_is_the_requested_one_and_not_the_admitted_one() {
 }
 
 #[test]
-fn pod_of_an_unknown_revision_is_one_with_the_granted_annotations() {
+fn pod_with_granted_annotations_is_of_an_unknown_revision() {
     // The StatefulSet's status is behind, so nothing but its annotations tells what the pod was created for.
     let unknown = || node().with_set(moved("v1")).that_ran(Running::default());
     let table: Vec<(&str, NodeFacts, PodFacts, bool)> = vec![
