@@ -140,7 +140,7 @@ impl FleetScope {
 
     /// The object as an argument of `windlass` commands.
     #[must_use]
-    pub(crate) fn dry_run_key(&self) -> String {
+    pub(crate) fn command_argument(&self) -> String {
         let kind = if self.pods.is_some() { FleetKind::Pods } else { FleetKind::Nodes };
         argument_of(kind.short(), &self.fleet.meta.name, &self.fleet.meta.namespace)
     }

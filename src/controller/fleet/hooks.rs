@@ -238,7 +238,7 @@ impl Fleet<'_> {
             let note = format!(
                 "{} is waiting for approval: windlass approve {}, or annotate windlass.dev/approve={id}",
                 place.name(),
-                self.scope.dry_run_key()
+                self.scope.command_argument()
             );
             self.record(&Event::normal(Reason::ApprovalRequested, place.at.tried(), note));
         }

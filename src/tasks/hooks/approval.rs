@@ -25,7 +25,7 @@ fn approved(turn: &Turn<'_>) -> Answer {
     Ok(turn.waits(
         format!(
             "waiting for approval: windlass approve {}, or annotate {ANNOTATION_APPROVE}={id}",
-            turn.scope.owner.dry_run_key()
+            turn.scope.owner.command_argument()
         ),
         AGAIN,
     ))

@@ -43,7 +43,7 @@ impl JobOwner {
 
     /// The fleet as an argument of `windlass` commands.
     #[must_use]
-    pub fn dry_run_key(&self) -> String {
+    pub fn command_argument(&self) -> String {
         let short = match self.kind {
             Kind::WorkerDeployment => "wwd",
             Kind::StatefulSetRollout => "ssr",

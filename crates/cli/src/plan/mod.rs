@@ -88,10 +88,13 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
                     text.push_str(&terminal.painted(&line));
                     text.push('\n');
                 }
-                if let Some(command) = command(change).filter(|_| forecast.exit_code() == 2) {
+                let is_made =
+                    forecast.exit_code() == 2 && !forecast.is_empty_change() && forecast.refused.is_none();
+                if let Some(command) = command(change).filter(|_| is_made) {
                     let target = format!("{}/{name} -n {namespace}", kind.short());
                     let heading = terminal.painted(&Line::from("  to make this change:".dim()));
-                    let _ = writeln!(text, "{heading}\n    kubectl patch {target} {command}");
+                    let command = typed.text(&format!("kubectl patch {target} {command}"));
+                    let _ = writeln!(text, "{heading}\n    {command}");
                 }
                 text
             }

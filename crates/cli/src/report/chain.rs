@@ -534,12 +534,15 @@ pub fn pod_words(pod: &ObservedPod) -> (String, Option<DateTime<Utc>>) {
     (in_words(pod).unwrap_or_else(|| "Ready".to_owned()), since)
 }
 
-/// The conditions that explain an unhealthy state. Stalled repeats the message of `UpToDate`, and is shown without it.
+/// The conditions that explain an unhealthy state. Stalled is left out if `UpToDate` has the same message.
 pub fn unhealthy_conditions(conditions: &[Condition]) -> Vec<&Condition> {
-    let is_behind = |c: &Condition| c.type_ == UP_TO_DATE && c.status != Truth::True.as_ref();
+    let has_message = |c: &Condition, message: &str| c.type_ == UP_TO_DATE && c.message == message;
     let explains = |c: &&Condition| match c.type_.as_str() {
-        UP_TO_DATE => is_behind(c),
-        STALLED => c.status == Truth::True.as_ref() && !conditions.iter().any(is_behind),
+        UP_TO_DATE => c.status != Truth::True.as_ref(),
+        STALLED => {
+            c.status == Truth::True.as_ref()
+                && (c.message.is_empty() || !conditions.iter().any(|other| has_message(other, &c.message)))
+        }
         READY => c.status == Truth::False.as_ref(),
         _ => false,
     };
