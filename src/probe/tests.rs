@@ -120,27 +120,27 @@ fn watch(url: &str) -> Question {
 }
 
 fn prober() -> (Arc<FakeSidecars>, Arc<SidecarProber>) {
-    let played = Arc::new(FakeSidecars::default());
-    let prober = SidecarProber::of_sidecars(played.clone(), Arc::new(MockCluster::new()));
-    (played, prober)
+    let sidecars = Arc::new(FakeSidecars::default());
+    let prober = SidecarProber::of_sidecars(sidecars.clone(), Arc::new(MockCluster::new()));
+    (sidecars, prober)
 }
 
 #[tokio::test(start_paused = true)]
 async fn probe_is_asynchronous_and_answer_is_fresh_for_five_seconds() {
-    let (played, prober) = prober();
+    let (sidecars, prober) = prober();
     let heard = prober.ask_sidecar(&key("a"), mark("http://a"));
     assert_eq!((heard.last, heard.is_fresh), (None, false));
-    assert!(played.asked("http://a").is_empty(), "who asks does not wait");
+    assert!(sidecars.asked("http://a").is_empty(), "who asks does not wait");
     prober.answer_all().await;
     let heard = prober.ask_sidecar(&key("a"), mark("http://a"));
     assert!(heard.last.unwrap().unwrap().ready && heard.is_fresh);
-    assert_eq!((heard.again, played.asked("http://a").len()), (SIDECAR_VALIDITY, 2));
+    assert_eq!((heard.again, sidecars.asked("http://a").len()), (SIDECAR_VALIDITY, 2));
     sleep(SIDECAR_VALIDITY).await;
     let heard = prober.ask_sidecar(&key("a"), mark("http://a"));
     assert!(heard.last.unwrap().unwrap().ready && !heard.is_fresh, "it may have been restarted");
     prober.answer_all().await;
     assert!(prober.ask_sidecar(&key("a"), mark("http://a")).is_fresh);
-    assert_eq!(played.tasks.lock().unwrap().len(), 1, "what is ready is not told again");
+    assert_eq!(sidecars.tasks.lock().unwrap().len(), 1, "what is ready is not told again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -181,8 +181,8 @@ async fn answer_belongs_to_its_pod_address_and_task() {
 
 #[tokio::test(start_paused = true)]
 async fn answer_to_an_outdated_request_is_dropped() {
-    let (played, prober) = prober();
-    played.takes("http://a", Some(Duration::from_secs(1)));
+    let (sidecars, prober) = prober();
+    sidecars.takes("http://a", Some(Duration::from_secs(1)));
     let answered = run(&prober);
     prober.ask_sidecar(&key("a"), watch("http://a"));
     sleep(Duration::from_millis(300)).await;
@@ -199,8 +199,8 @@ async fn answer_to_an_outdated_request_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn unresponsive_sidecar_is_probed_with_backoff_until_it_answers() {
-    let (played, prober) = prober();
-    played.takes("http://a", None);
+    let (sidecars, prober) = prober();
+    sidecars.takes("http://a", None);
     let hour = async {
         for _ in 0..3600 * 4 {
             prober.ask_sidecar(&key("a"), watch("http://a"));
@@ -209,14 +209,14 @@ async fn unresponsive_sidecar_is_probed_with_backoff_until_it_answers() {
         }
     };
     hour.await;
-    let asked = played.asked("http://a");
+    let asked = sidecars.asked("http://a");
     // After missing the prompt lane it is asked again with more time; then the backoff doubles.
     assert!(asked[2] - asked[1] < 4.0 && asked[3] - asked[2] < 5.0, "{:?}", &asked[..6]);
     let waits: Vec<f64> = asked[20..].windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.iter().all(|wait| (16.0..=36.0).contains(wait)), "{waits:?}");
     let heard = prober.ask_sidecar(&key("a"), watch("http://a"));
     assert_eq!(heard.last, Some(Err("http://a did not answer".to_owned())));
-    played.takes("http://a", Some(Duration::ZERO));
+    sidecars.takes("http://a", Some(Duration::ZERO));
     sleep(Duration::from_secs(32)).await;
     prober.ask_sidecar(&key("a"), watch("http://a"));
     prober.answer_all().await;
@@ -225,20 +225,20 @@ async fn unresponsive_sidecar_is_probed_with_backoff_until_it_answers() {
 
 #[tokio::test(start_paused = true)]
 async fn failing_request_backs_off_while_another_succeeds() {
-    let (played, prober) = prober();
-    *played.refuses.lock().unwrap() = true;
+    let (sidecars, prober) = prober();
+    *sidecars.refuses.lock().unwrap() = true;
     for _ in 0..600 * 4 {
         prober.ask_sidecar(&key("a"), mark("http://a"));
         prober.ask_sidecar(&key("a"), watch("http://a"));
         prober.answer_all().await;
         sleep(Duration::from_millis(250)).await;
     }
-    let refused = played.refused.lock().unwrap().clone();
+    let refused = sidecars.refused.lock().unwrap().clone();
     let waits: Vec<f64> = refused.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(waits.len() > 15 && waits[0] < 1.5 && waits[3] > 3.5, "{waits:?}");
     assert!(waits[5..].iter().all(|wait| (16.0..=36.0).contains(wait)), "{waits:?}");
     // Before it is told to mark the node, it is asked whether it has. All other requests are to watch it.
-    let asked = played.asked("http://a");
+    let asked = sidecars.asked("http://a");
     let watched = asked.len() - refused.len();
     assert!((100..=121).contains(&watched), "{watched} in ten minutes");
     assert!(asked.windows(2).all(|pair| pair[1] - pair[0] < 5.5), "{asked:?}");
@@ -249,29 +249,29 @@ async fn failing_request_backs_off_while_another_succeeds() {
 
 #[tokio::test(start_paused = true)]
 async fn other_requests_do_not_raise_the_rate_to_a_silent_sidecar() {
-    let (played, prober) = prober();
-    played.takes("http://a", None);
+    let (sidecars, prober) = prober();
+    sidecars.takes("http://a", None);
     let task = |n: usize| question("http://a", SidecarRequest::MarkReady { task_id: format!("plan-{n}") });
     for n in 0..600 * 4 {
         // Something else is first asked of it after a minute, and something new with each request from then on.
         if n > 60 * 4 {
-            prober.ask_sidecar(&key("a"), task(played.asked("http://a").len()));
+            prober.ask_sidecar(&key("a"), task(sidecars.asked("http://a").len()));
         }
         prober.ask_sidecar(&key("a"), watch("http://a"));
         prober.answer_all().await;
         sleep(Duration::from_millis(250)).await;
     }
-    let asked = played.asked("http://a");
+    let asked = sidecars.asked("http://a");
     let later = asked.iter().filter(|at| **at > 60.0).count();
     // Two questions, each of them every 16 s at most.
-    let seconds = (played.now() - 60.0) as usize;
+    let seconds = (sidecars.now() - 60.0) as usize;
     assert!((seconds / 20 - 2..=seconds / 8 + 2).contains(&later), "{later} in {seconds} s: {asked:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn failing_request_does_not_delay_others_to_the_same_sidecar() {
-    let (played, prober) = prober();
-    *played.refuses.lock().unwrap() = true;
+    let (sidecars, prober) = prober();
+    *sidecars.refuses.lock().unwrap() = true;
     run(&prober);
     let ask = || {
         prober.ask_sidecar(&key("a"), mark("http://a"));
@@ -282,13 +282,13 @@ async fn failing_request_does_not_delay_others_to_the_same_sidecar() {
     ask();
     sleep(Duration::from_millis(1)).await;
     assert!(ask().is_fresh);
-    assert_eq!(played.refused.lock().unwrap().len(), 2);
+    assert_eq!(sidecars.refused.lock().unwrap().len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_sidecar_is_probed_again_with_a_longer_timeout() {
-    let (played, prober) = prober();
-    played.takes("http://a", Some(Duration::from_millis(900)));
+    let (sidecars, prober) = prober();
+    sidecars.takes("http://a", Some(Duration::from_millis(900)));
     run(&prober);
     let ask = || prober.ask_sidecar(&key("a"), watch("http://a"));
     assert_eq!(ask().last, None);
@@ -301,20 +301,20 @@ async fn slow_sidecar_is_probed_again_with_a_longer_timeout() {
     assert!(!ask().is_fresh);
     sleep(Duration::from_millis(901)).await;
     assert!(ask().is_fresh);
-    assert_eq!(played.asked("http://a").len(), 3);
+    assert_eq!(sidecars.asked("http://a").len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn repeated_requests_are_sent_once() {
-    let (played, prober) = prober();
-    played.takes("http://a", Some(Duration::from_millis(100)));
+    let (sidecars, prober) = prober();
+    sidecars.takes("http://a", Some(Duration::from_millis(100)));
     run(&prober);
     for _ in 0..100 {
         prober.ask_sidecar(&key("a"), watch("http://a"));
         prober.ask_sidecar(&key("a"), mark("http://a"));
         sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(played.asked("http://a").len(), 1 + 2, "watched once, and before and after it was marked");
+    assert_eq!(sidecars.asked("http://a").len(), 1 + 2, "watched once, and before and after it was marked");
 }
 
 /// Runs the prober. Returns the number of answers so far.

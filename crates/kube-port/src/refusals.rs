@@ -129,14 +129,14 @@ impl<F: Fn(Meta)> Watch<F> {
     async fn run(mut self) {
         loop {
             let Err(trouble) = self.round().await else { continue };
-            let reset_backoff = self.attempts.failures() == 0;
+            let had_success = self.attempts.failures() == 0;
             let wait = self.attempts.failed();
             let is_gone = trouble.code() == 410;
             // Repeated failures may be caused by the resourceVersion itself.
             if is_gone || self.attempts.failures() >= LOST {
                 self.version = None;
             }
-            if is_gone && reset_backoff {
+            if is_gone && had_success {
                 // Every watch without events for some minutes ends like this.
                 continue;
             }

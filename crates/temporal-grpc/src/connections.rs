@@ -269,31 +269,31 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn missing_secret_is_named_and_found_soon_after_creation() {
-        let played = Arc::new(FakeSecrets::default());
-        let connections = GrpcConnections::new(Arc::clone(&played) as _);
+        let fake = Arc::new(FakeSecrets::default());
+        let connections = GrpcConnections::new(Arc::clone(&fake) as _);
         let missing = error(&connections, &with_key("key")).await;
         let message = "Secret shop/key (connection.apiKeySecret) does not exist".to_owned();
         assert_eq!(missing, TemporalError::SecretNotFound { message });
-        played.put("key", "1", &[("api-key", "k")]);
+        fake.put("key", "1", &[("api-key", "k")]);
         error(&connections, &with_key("key")).await;
-        assert_eq!(played.reads(), 1, "it is not asked for at each reconcile");
+        assert_eq!(fake.reads(), 1, "it is not asked for at each reconcile");
         tokio::time::advance(DOUBTED).await;
         assert!(connections.connect("shop", &with_key("key")).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn equal_connections_are_shared_until_the_secret_changes() {
-        let played = Arc::new(FakeSecrets::default());
-        let connections = GrpcConnections::new(Arc::clone(&played) as _);
-        played.put("key", "1", &[("api-key", "k")]);
+        let fake = Arc::new(FakeSecrets::default());
+        let connections = GrpcConnections::new(Arc::clone(&fake) as _);
+        fake.put("key", "1", &[("api-key", "k")]);
         for _ in 0..3 {
             connections.connect("shop", &with_key("key")).await.unwrap();
         }
-        assert_eq!((connections.count(), played.reads()), (1, 1));
-        played.put("other", "1", &[("api-key", "k")]);
+        assert_eq!((connections.count(), fake.reads()), (1, 1));
+        fake.put("other", "1", &[("api-key", "k")]);
         connections.connect("shop", &with_key("other")).await.unwrap();
         assert_eq!(connections.count(), 2, "another Secret is another tenant, whatever is in it");
-        played.put("key", "2", &[("api-key", "new")]);
+        fake.put("key", "2", &[("api-key", "new")]);
         tokio::time::advance(BELIEVED).await;
         connections.connect("shop", &with_key("key")).await.unwrap();
         assert_eq!(connections.count(), 3);
@@ -304,28 +304,28 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn refused_credentials_are_reread_within_seconds() {
-        let played = Arc::new(FakeSecrets::default());
-        let connections = GrpcConnections::new(Arc::clone(&played) as _);
-        played.put("key", "1", &[("api-key", "old")]);
+        let fake = Arc::new(FakeSecrets::default());
+        let connections = GrpcConnections::new(Arc::clone(&fake) as _);
+        fake.put("key", "1", &[("api-key", "old")]);
         connections.connect("shop", &with_key("key")).await.unwrap();
         for shared in connections.state().channels.values() {
             shared.refused.store(true, Ordering::Relaxed);
         }
         connections.connect("shop", &with_key("key")).await.unwrap();
-        assert_eq!(played.reads(), 1);
+        assert_eq!(fake.reads(), 1);
         tokio::time::advance(DOUBTED).await;
         connections.connect("shop", &with_key("key")).await.unwrap();
-        assert_eq!(played.reads(), 2);
+        assert_eq!(fake.reads(), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn unresponsive_api_server_keeps_open_connections() {
-        let played = Arc::new(FakeSecrets::default());
-        let connections = GrpcConnections::new(Arc::clone(&played) as _);
-        played.put("key", "1", &[("api-key", "k")]);
+        let fake = Arc::new(FakeSecrets::default());
+        let connections = GrpcConnections::new(Arc::clone(&fake) as _);
+        fake.put("key", "1", &[("api-key", "k")]);
         connections.connect("shop", &with_key("key")).await.unwrap();
-        played.break_down("key");
-        played.break_down("other");
+        fake.break_down("key");
+        fake.break_down("other");
         tokio::time::advance(BELIEVED).await;
         assert!(connections.connect("shop", &with_key("key")).await.is_ok());
         assert_eq!(connections.count(), 1);

@@ -453,8 +453,8 @@ impl Run {
     fn replace(&mut self, agent: &str) -> Running {
         let elected = self.world.elected;
         let next = if elected { self.world.start_replica() } else { self.world.start_operator() };
-        let record_standby = self.other.as_mut().filter(|other| other.agent == agent);
-        std::mem::replace(record_standby.unwrap_or(&mut self.operator), next)
+        let standby = self.other.as_mut().filter(|other| other.agent == agent);
+        std::mem::replace(standby.unwrap_or(&mut self.operator), next)
     }
 
     async fn perform(&mut self, deed: Deed, at: u32) {

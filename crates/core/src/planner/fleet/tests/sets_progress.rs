@@ -176,8 +176,8 @@ fn node_has_halted_when_its_sidecar_reports_this_rollout() {
     assert!(!has_halted(&with(&|s| s.halted_for = Some("other".into())), &rollout), "for another rollout");
     let unasked = with(&|s| (s.halted_for, s.halt_task) = (None, None));
     assert!(!has_halted(&unasked, &rollout), "never asked");
-    let is_empty_change = SetRollout { halt_height: 0, ..rollout };
-    assert!(!has_halted(&with(&|s| s.halt_height = 0), &is_empty_change), "no height is asked for");
+    let without_height = SetRollout { halt_height: 0, ..rollout };
+    assert!(!has_halted(&with(&|s| s.halt_height = 0), &without_height), "no halt height is set");
 }
 
 #[test]
