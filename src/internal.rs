@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use crate::controller::rollout::selected;
 use crate::engine::{Builtin, Recipe};
 use crate::observe::FleetScope;
-use crate::observe::pods::{PodFleet, as_fleet};
+use crate::observe::pods::{PodFleet, PodRecipes, as_fleet};
 use crate::planner::fleet::Blocker;
 use crate::planner::fleet::pods::PodSet;
 use crate::render::RenderOptions;
@@ -58,8 +58,10 @@ pub async fn rollout_scope(
 ) -> Result<Option<RolloutScope>, ClusterError> {
     let Ok(spec) = &rollout.spec else { return Ok(None) };
     let selection = selected(view, &**cluster, &rollout.meta, spec).await?;
-    let (missing, recipe) = (selection.missing.clone(), Recipe::builtin(Builtin::PodUpdate));
-    let pods = PodFleet::new(rollout, selection.sets, selection.missing, spec.strategy.groups, recipe);
+    let missing = selection.missing.clone();
+    let recipes =
+        PodRecipes { update: Recipe::builtin(Builtin::PodUpdate), move_: Recipe::builtin(Builtin::MoveNode) };
+    let pods = PodFleet::new(rollout, selection.sets, selection.missing, spec.strategy.groups, recipes);
     let sets = pods.observed(view);
     let Some(fleet) = as_fleet(rollout, &pods, view) else { return Ok(None) };
     let (view, options) = (view.clone(), Arc::new(RenderOptions::default()));

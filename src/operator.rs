@@ -101,6 +101,7 @@ pub struct Operator {
     keeps_caches: bool,
     stateful_sets: bool,
     drops_managed_fields: bool,
+    drain_taints: Option<Vec<String>>,
 }
 
 /// Another controller, which runs while this replica leads.
@@ -141,6 +142,7 @@ impl Operator {
             keeps_caches: true,
             stateful_sets: false,
             drops_managed_fields: false,
+            drain_taints: None,
         }
     }
 
@@ -150,6 +152,14 @@ impl Operator {
     #[must_use]
     pub fn drop_managed_fields(mut self, drops: bool) -> Self {
         self.drops_managed_fields = drops;
+        self
+    }
+
+    /// Moves the pods of nodes off machines that are cordoned or have one of these taints, as the wave allows. Needs the
+    /// rights to read Kubernetes Nodes.
+    #[must_use]
+    pub fn drain(mut self, taints: impl IntoIterator<Item = String>) -> Self {
+        self.drain_taints = Some(taints.into_iter().collect());
         self
     }
 
@@ -345,6 +355,9 @@ impl Operator {
         let all: Vec<Arc<View>> = views.iter().chain(&of_rollouts).cloned().collect();
         for view in &all {
             view.count_requests(self.health.port_metrics());
+            if let Some(taints) = &self.drain_taints {
+                view.drain(taints.clone());
+            }
         }
         self.health.acts_on(all.clone());
         let may_write = fence.clone();

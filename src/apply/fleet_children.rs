@@ -328,6 +328,7 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
         halt_height: _,
         halt_task_id: _,
         removal_id: _,
+        move_: _,
         // These depend on the node's set: see `at_once_ops`.
         volume_claim_retention: _,
         watch_sidecar: _,

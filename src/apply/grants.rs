@@ -42,6 +42,7 @@ impl FleetScope {
             spec.halt_task_id.clone_from(&live.halt_task_id);
             spec.watch_sidecar = live.watch_sidecar;
             spec.removal_id.clone_from(&live.removal_id);
+            spec.move_.clone_from(&live.move_);
             spec.volume_claim_retention = live.volume_claim_retention;
             // A node's claims cannot be changed, not even in how they are written.
             if are_same_claims(&live.volume_claim_templates, &spec.volume_claim_templates) {

@@ -12,6 +12,7 @@ pub mod fleet_pods;
 pub mod grants;
 pub mod hold;
 pub mod many;
+mod moves;
 pub mod node_objects;
 pub mod node_service;
 pub mod patches;

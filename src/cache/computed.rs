@@ -105,6 +105,7 @@ fn has_same_content(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
         halt_task_id: _,
         watch_sidecar: _,
         removal_id: _,
+        move_: _,
     } = a;
     pod_template.is_same(&b.pod_template)
         && volume_claim_templates.is_same(&b.volume_claim_templates)

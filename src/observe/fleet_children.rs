@@ -1,5 +1,6 @@
 //! Observes the nodes of a fleet: what each node holds, runs and waits for.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -19,6 +20,8 @@ use crate::engine::{Plan, TaskRecord, TaskState};
 use crate::planner::fleet::child::{
     ControllerFacts, GrantFacts, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
 };
+use crate::planner::fleet::drain::Drain;
+use crate::planner::fleet::pods::place_of_pod;
 use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
 use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
@@ -39,7 +42,9 @@ impl FleetScope {
             let held = self.spec_hash(node, build_id.as_ref());
             if *set == self.recorded_set() { self.as_completed(node, held) } else { held }
         };
-        let mut children: Vec<ChildFacts> = nodes.iter().filter_map(|n| self.child(n, held(n))).collect();
+        let draining = self.view.draining();
+        let mut children: Vec<ChildFacts> =
+            nodes.iter().filter_map(|n| self.child(n, held(n), &draining)).collect();
         children.sort_by_key(|c| c.ordinal);
         children
     }
@@ -67,7 +72,12 @@ impl FleetScope {
         least.is_zero() || ready_since.is_some_and(|since| since + least <= self.now)
     }
 
-    pub(super) fn child(&self, node: &ObservedNode, spec_hash: Option<RolloutHash>) -> Option<ChildFacts> {
+    fn child(
+        &self,
+        node: &ObservedNode,
+        spec_hash: Option<RolloutHash>,
+        draining: &BTreeSet<String>,
+    ) -> Option<ChildFacts> {
         let meta = &node.meta;
         let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
         let status = &node.status;
@@ -132,6 +142,7 @@ impl FleetScope {
                 runs: status.pod_runs
                     || (status.phase == NodePhase::Failed.as_ref()
                         && pod.as_deref().is_some_and(|pod| runs_main_container(node, pod))),
+                drain: self.drain(node, draining),
             },
             grant: GrantFacts {
                 again_at: None,
@@ -149,6 +160,16 @@ impl FleetScope {
             at_hook: read.at_hook.map(|at| *at),
             sidecar: sidecar_facts(node),
         })
+    }
+
+    /// Whether a node's pod has to leave its machine.
+    fn drain(&self, node: &ObservedNode, draining: &BTreeSet<String>) -> Drain {
+        let asked = node.spec.as_ref().ok().and_then(|spec| spec.move_.as_ref());
+        if asked.is_none() && draining.is_empty() {
+            return Drain::None;
+        }
+        let pod = self.view.pods.get(&Key::new(&node.meta.namespace, pod_name(&node.meta.name)));
+        Drain::of(asked, pod.as_deref().and_then(place_of_pod), |machine| draining.contains(machine))
     }
 
     /// The time that a node has to become available with what it was granted.

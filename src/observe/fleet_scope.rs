@@ -78,6 +78,8 @@ struct State {
     revisions: (u64, u64),
     /// The resourceVersion of the Service with the fleet's name.
     service: Option<String>,
+    /// Changes of machines.
+    machines: u64,
     /// The number of writes so far whose outcome was unknown.
     doubts: u64,
     /// Why the desired state cannot be rolled out, if so.
@@ -211,6 +213,7 @@ impl FleetScope {
             nodes: self.view.nodes.group_changes(&meta.namespace, &meta.uid),
             revisions: self.view.revisions.group_changes(&meta.namespace, &meta.uid),
             service: self.view.services.get(&meta.key()).map(|s| s.meta.resource_version.clone()),
+            machines: self.view.machines.changes(),
             doubts: self.view.doubts_so_far(),
             blocker: self.blocker.clone(),
             pods: self.pods.as_ref().map(|pods| {

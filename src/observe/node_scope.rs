@@ -174,6 +174,7 @@ impl NodeScope {
             terminating: node.meta.terminating,
             suspended: spec.is_ok_and(|s| s.suspend),
             removal_id: spec.ok().and_then(|s| s.removal_id()),
+            move_: spec.ok().and_then(|s| s.move_.clone()),
         }
     }
 

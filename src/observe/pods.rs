@@ -9,17 +9,27 @@ use serde_json::json;
 use super::FleetScope;
 use crate::api::stateful_set_rollout::MAX_POD_UPDATES;
 use crate::api::{
-    GrantedBy, Groups, HookPoint, NodeDeploymentSpec, NodeDeploymentStatus, PodUpdate, RestartTime,
-    RolloutHash, StatefulSetStatus,
+    GrantedBy, Groups, HookPoint, NodeDeploymentSpec, NodeDeploymentStatus, PodMove, PodTemplateHash,
+    PodUpdate, RestartTime, RolloutHash, StatefulSetStatus,
 };
 use crate::cache::Sighting;
 use crate::engine::{Plan, PlanSeed, Recipe};
+use crate::planner::fleet::drain::MoveRequest;
 use crate::planner::fleet::facts::{Findings, ServiceFacts};
 use crate::planner::fleet::pods::{self, Mode, PodPlan, PodSet, PodsInput};
 use crate::planner::fleet::{Cause, Clause, FleetFacts, FleetKind, Grant};
 use crate::planner::hooks::HookPlacement;
 use windlass_kube_port::observed::{ObservedFleet, ObservedPod, ObservedRollout, ObservedStatefulSet};
 use windlass_kube_port::{Key, View};
+
+/// The recipes of the plans of pods, without hooks.
+#[derive(Debug)]
+pub(crate) struct PodRecipes {
+    /// Of a pod that is updated.
+    pub update: Recipe,
+    /// Of a pod that is moved to another machine.
+    pub move_: Recipe,
+}
 
 /// What a StatefulSetRollout selects, and the pods that it updates.
 #[derive(Debug)]
@@ -32,8 +42,8 @@ pub(crate) struct PodFleet {
     pub recorded: Vec<StatefulSetStatus>,
     /// Whether they are updated one at a time.
     pub groups: Groups,
-    /// The plan of a pod, without hooks.
-    pub recipe: Recipe,
+    /// The plans of a pod, without hooks.
+    pub recipes: PodRecipes,
     /// The pods that are being updated. The first of them are in the stored status, see [`PodFleet::stored`].
     updates: Mutex<Vec<PodUpdate>>,
     /// The IDs of the plans that the stored status has: only they may act.
@@ -46,7 +56,7 @@ impl PodFleet {
         sets: Vec<Key>,
         missing: Vec<String>,
         groups: Groups,
-        recipe: Recipe,
+        recipes: PodRecipes,
     ) -> Self {
         let updates = rollout.status.nodes.clone();
         let stored = updates.iter().filter_map(plan_of).map(|plan| plan.id.to_string()).collect();
@@ -55,7 +65,7 @@ impl PodFleet {
             missing,
             recorded: rollout.status.stateful_sets.clone(),
             groups,
-            recipe,
+            recipes,
             updates: Mutex::new(updates),
             stored,
         }
@@ -85,6 +95,12 @@ impl PodFleet {
         let updates = self.updates();
         let plan = |update: &PodUpdate| Some(PodPlan { pod: update.name.clone(), plan: plan_of(update)? });
         updates.iter().filter_map(plan).collect()
+    }
+
+    /// The pods that are moved, or were moved off machines that are being drained, by name.
+    pub fn moves(&self) -> BTreeMap<String, PodMove> {
+        let updates = self.updates();
+        updates.iter().filter_map(|update| Some((update.name.clone(), update.as_move()?))).collect()
     }
 
     /// Those of these plans that may act.
@@ -202,6 +218,8 @@ impl FleetScope {
         let pods = pods::observe(&PodsInput {
             sets: &sets,
             plans: &plans,
+            moves: &of.moves(),
+            draining: &self.view.draining(),
             target: target.as_ref(),
             rejected: rejected.as_ref(),
             began: self.fleet.status.rollout.as_ref().map(|rollout| rollout.started_at),
@@ -268,32 +286,56 @@ impl FleetScope {
     /// Gives pods a plan each, which begins to act once the status with it is stored.
     pub(crate) fn plan_pods(&self, of: &PodFleet, grants: Vec<Grant>, by: GrantedBy<'_>) {
         let GrantedBy::Plan(rollout) = by else { return };
-        let mut updates = of.updates();
         for grant in grants {
             let pod = self.cached_pod(grant.name.as_str());
-            let uid = pod.map(|pod| pod.meta.uid.clone()).unwrap_or_default();
-            updates.retain(|update| update.name != grant.name.as_str());
-            if updates.len() >= MAX_POD_UPDATES {
-                return;
-            }
+            let pod_uid = pod.map(|pod| pod.meta.uid.clone()).unwrap_or_default();
             let mut points = vec![HookPoint::AfterNode];
             // Without a pod, or if it is at the target, there is nothing to prepare.
-            let is_replaced = !uid.is_empty() && grant.clause != Clause::RunsTarget;
+            let is_replaced = !pod_uid.is_empty() && grant.clause != Clause::RunsTarget;
             points.extend(is_replaced.then_some(HookPoint::BeforeNode));
-            let hooks = HookPlacement { hooks: &self.spec.update_strategy.hooks, points, stops: Vec::new() };
-            let plan = hooks.in_recipe(&of.recipe).plan(PlanSeed {
-                uid: &self.fleet.meta.uid,
-                target_hash: grant.hash.as_str(),
-                now: self.now,
-                attempt: 0,
-                disambiguator: &format!("{rollout}/{}/{uid}", grant.name),
-            });
-            updates.push(PodUpdate {
-                name: grant.name.to_string(),
-                pod_uid: uid,
-                plan: Some(crate::api::RawPlan::of(&plan)),
-            });
+            let update = PodUpdate { name: grant.name.to_string(), pod_uid, ..PodUpdate::default() };
+            self.plan_pod(of, update, (&of.recipes.update, points), &grant.hash, rollout.as_str());
         }
+    }
+
+    /// Gives pods that leave their machines a plan each.
+    pub(crate) fn plan_moves(&self, of: &PodFleet, facts: &FleetFacts, moves: Vec<MoveRequest>) {
+        for MoveRequest { name, pod } in moves {
+            let child = facts.children.iter().find(|child| child.name == name);
+            let Some(hash) = child.and_then(|child| child.pod.hash.as_ref()) else { continue };
+            let Some(PodMove { pod_uid, node_name }) = pod else {
+                of.updates().retain(|update| name != *update.name || update.plan.is_some());
+                continue;
+            };
+            let points = vec![HookPoint::BeforeNode, HookPoint::AfterNode];
+            let update =
+                PodUpdate { name: name.to_string(), pod_uid, node_name: node_name.clone(), plan: None };
+            self.plan_pod(of, update, (&of.recipes.move_, points), hash, &node_name);
+        }
+    }
+
+    fn plan_pod(
+        &self,
+        of: &PodFleet,
+        update: PodUpdate,
+        (recipe, points): (&Recipe, Vec<HookPoint>),
+        target: &PodTemplateHash,
+        why: &str,
+    ) {
+        let mut updates = of.updates();
+        updates.retain(|known| known.name != update.name);
+        if updates.len() >= MAX_POD_UPDATES {
+            return;
+        }
+        let hooks = HookPlacement { hooks: &self.spec.update_strategy.hooks, points, stops: Vec::new() };
+        let plan = hooks.in_recipe(recipe).plan(PlanSeed {
+            uid: &self.fleet.meta.uid,
+            target_hash: target.as_str(),
+            now: self.now,
+            attempt: 0,
+            disambiguator: &format!("{why}/{}/{}", update.name, update.pod_uid),
+        });
+        updates.push(PodUpdate { plan: Some(crate::api::RawPlan::of(&plan)), ..update });
     }
 
     /// A pod, as the cache has it.

@@ -1,6 +1,7 @@
 //! Maps changes to the objects to reconcile: watches feed the caches, and each change adds the objects that it concerns
 //! to the workqueues.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER, place_of};
 use crate::probe::hooks::HookOwner;
-use windlass_kube_port::observed::Meta;
+use windlass_kube_port::observed::{Meta, ObservedNode, ObservedRollout};
 use windlass_kube_port::refusals::{self, EventsOf};
 use windlass_kube_port::watch::{Namespaces, watch};
 use windlass_kube_port::workqueue::Request;
@@ -69,6 +70,7 @@ pub fn start(
             }),
         ),
     ];
+    let streams = streams.into_iter().chain(machines(client, view).map(|stream| (Kind::Node, stream)));
     let (news, mut told) = unbounded_channel();
     view.notify(news);
     let own = triggers.clone();
@@ -90,6 +92,12 @@ pub fn start(
             }
         });
     }
+}
+
+/// A watch of machines, if drains are carried out.
+fn machines(client: &Client, view: &Arc<View>) -> Option<BoxStream<'static, Meta>> {
+    let api = || Namespaces::All.api(client, view, Kind::Node);
+    view.drains().then(|| watch(api(), None, Kind::Node, view.clone(), |view| &view.machines))
 }
 
 /// Starts a watch of StatefulSetRollouts, of the StatefulSets that Windlass did not create, and of their pods.
@@ -118,6 +126,14 @@ pub fn of_rollouts(
             own.requeue_all(&meta.namespace);
         }
     });
+    if let Some(mut machines) = machines(client, view) {
+        let triggers = triggers.clone();
+        helpers.spawn(async move {
+            while machines.next().await.is_some() {
+                triggers.requeue_of(&triggers.view.rollouts.list_all(|_| true));
+            }
+        });
+    }
     for of in [EventsOf::Refusals, EventsOf::Pods] {
         let triggers = triggers.clone();
         let tell = move |set: Meta| triggers.requeue_all(&set.namespace);
@@ -144,7 +160,11 @@ pub struct RolloutTriggers {
 impl RolloutTriggers {
     /// Requeues all of a namespace: there are few, and an object may concern several.
     fn requeue_all(&self, namespace: &str) {
-        for rollout in self.view.rollouts.list(namespace, |_| true) {
+        self.requeue_of(&self.view.rollouts.list(namespace, |_| true));
+    }
+
+    fn requeue_of(&self, rollouts: &[Arc<ObservedRollout>]) {
+        for rollout in rollouts {
             // The receiver is gone only when the operator stops.
             let _ = self.rollouts.send(rollout.meta.key().into());
         }
@@ -215,6 +235,7 @@ impl Triggers {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
             },
+            Kind::Node => self.fleets_on(&name),
             Kind::Event
             | Kind::Secret
             | Kind::StatefulSetRollout
@@ -273,6 +294,22 @@ impl Triggers {
         // belong to.
         for fleet in self.view.fleets.list(namespace, |f| place_of(&f.meta.name, node).is_some()) {
             let _ = self.fleets.send(fleet.meta.key().into());
+        }
+    }
+
+    /// Requeues the fleets that have pods on a machine, or have moved some off it.
+    fn fleets_on(&self, machine: &str) {
+        let pods = self.view.pods.list_all(|pod| pod.machine == machine);
+        let is_moved = |node: &ObservedNode| {
+            let asked = node.spec.as_ref().ok().and_then(|spec| spec.move_.as_ref());
+            asked.is_some_and(|asked| asked.node_name == machine)
+        };
+        let nodes = self.view.nodes.list_all(is_moved);
+        let metas = pods.iter().map(|pod| &pod.meta).chain(nodes.iter().map(|node| &node.meta));
+        let fleets: BTreeSet<(&str, &str)> =
+            metas.filter_map(|meta| Some((meta.namespace.as_str(), meta.label(LABEL_DEPLOYMENT)?))).collect();
+        for (namespace, fleet) in fleets {
+            self.fleet(namespace, fleet.to_owned());
         }
     }
 

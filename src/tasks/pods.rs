@@ -7,6 +7,7 @@ use super::{CHILD_CHANGED, UNSEEN, not_written};
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::{Outcome, TaskContext, TaskError};
 use crate::observe::pods::PodScope;
+use crate::planner::fleet::drain::Drain;
 use crate::planner::fleet::pods::{Mode, PodSet, revision_of};
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use windlass_kube_port::observed::ObservedPod;
@@ -35,6 +36,12 @@ impl Pod {
         self.facts.children.iter().find(|child| child.name == *scope.update.name)
     }
 
+    /// True if the pod is at the target, and stays on its machine.
+    fn is_in_place(&self, scope: &PodScope, target: &str) -> bool {
+        let leaves = self.child(scope).is_some_and(|child| matches!(child.pod.drain, Drain::Asked(_)));
+        self.is_at(scope, target) && !leaves
+    }
+
     fn is_at(&self, scope: &PodScope, target: &str) -> bool {
         let hash = self.child(scope).and_then(|child| child.pod.hash.as_ref());
         hash.is_some_and(|hash| *hash.as_str() == *target)
@@ -51,7 +58,7 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
         return changed(format!("no selected StatefulSet has a pod {name} any longer"));
     };
     let (set, revision) = (&pod.set, revision_of(target));
-    if pod.is_at(scope, target) {
+    if pod.is_in_place(scope, target) {
         return Ok(Outcome::Done);
     }
     if revision != set.update_revision && revision != set.current_revision() {

@@ -7,7 +7,7 @@ use super::{NodeScope, PodScope, Replacement, not_written, pods};
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use windlass_kube_port::{Kind, Target};
 
-/// Deletes the pod if it was not made for the grant, and waits for one that was.
+/// Deletes the pod if it was not made for the grant or is to be moved to another machine, and waits for one that stays.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplacePod {}

@@ -13,7 +13,7 @@ use windlass_kube_port::observed::ObservedPod;
 /// The pod to be replaced, if any.
 #[derive(Clone, Debug)]
 pub enum Replacement {
-    /// This pod was not made for the grant and is to be deleted.
+    /// This pod was not made for the grant, or is to be moved to another machine: it is to be deleted.
     Due(Arc<ObservedPod>),
     /// The pod that was made for the grant exists: there is nothing to replace, or nothing any more.
     Done,
@@ -85,7 +85,7 @@ impl NodeScope {
         if pod.terminating {
             return waiting("waiting for the old pod to terminate");
         }
-        if facts.is_at_grant(pod) {
+        if facts.is_in_place(pod) {
             return Ok(Replacement::Done);
         }
         if facts.is_of_an_unknown_revision(pod) {

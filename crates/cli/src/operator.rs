@@ -24,6 +24,10 @@ use windlass::operator::{Host, PrometheusUrl};
 use windlass_core::revision::hash::hex;
 use windlass_kube_port::lease::Election;
 
+/// The taints of machines that the cluster autoscaler and Karpenter are about to remove.
+const DRAIN_TAINTS: [&str; 3] =
+    ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"];
+
 /// The arguments of `windlass operator`.
 #[derive(Debug, Args)]
 pub struct OperatorArgs {
@@ -53,6 +57,13 @@ pub struct OperatorArgs {
     /// fleets of a thousand nodes, but loses the record of who wrote which field
     #[arg(long)]
     drop_managed_fields: bool,
+    /// Move pods off machines that are cordoned or tainted by an autoscaler, as the wave allows: needs the rights of
+    /// `deploy/rbac/drain.yaml`
+    #[arg(long)]
+    drain: bool,
+    /// A taint that marks a machine as being drained, in place of the default ones; repeatable
+    #[arg(long = "drain-taint", value_name = "KEY", requires = "drain", default_values = DRAIN_TAINTS)]
+    drain_taints: Vec<String>,
     #[command(flatten)]
     extensions: OperatorFlags,
     /// The OpenTelemetry collector for traces of rollouts (OTLP over HTTP), such as `http://collector.monitoring:4318`
@@ -135,6 +146,9 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     };
     operator =
         operator.stateful_sets(arguments.stateful_sets).drop_managed_fields(arguments.drop_managed_fields);
+    if arguments.drain {
+        operator = operator.drain(arguments.drain_taints.clone());
+    }
     let controllers = arguments.extensions.controllers(&arguments.namespaces, &host, hook_rules)?;
     operator = controllers.iter().cloned().fold(operator, Operator::with_controller);
     #[cfg(feature = "otlp")]

@@ -34,6 +34,8 @@ pub enum Builtin {
     InPlace,
     /// Marks a node ready that has nothing else to do.
     MarkReady,
+    /// Moves a node's pod to another machine.
+    MoveNode,
     /// Moves a node to another pod template.
     NodeUpdate,
     /// Moves a pod of an existing StatefulSet to another revision.
@@ -45,12 +47,13 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::BlueGreen,
         Self::BlueGreenImmediate,
         Self::HardFork,
         Self::InPlace,
         Self::MarkReady,
+        Self::MoveNode,
         Self::NodeUpdate,
         Self::PodUpdate,
         Self::RemoveNode,
@@ -64,6 +67,7 @@ impl Builtin {
             Self::HardFork => include_str!("../plans/hard-fork.yaml"),
             Self::InPlace => include_str!("../plans/in-place.yaml"),
             Self::MarkReady => include_str!("../plans/mark-ready.yaml"),
+            Self::MoveNode => include_str!("../plans/move-node.yaml"),
             Self::NodeUpdate => include_str!("../plans/node-update.yaml"),
             Self::PodUpdate => include_str!("../plans/pod-update.yaml"),
             Self::RemoveNode => include_str!("../plans/remove-node.yaml"),

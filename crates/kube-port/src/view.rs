@@ -1,6 +1,6 @@
 //! The watch caches of all kinds. They include our own writes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use crate::{
     Cache, Key, Kind,
     freshness::Freshness,
     observed::{
-        Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedObject, ObservedPod, ObservedRevision,
-        ObservedRollout, ObservedService, ObservedStatefulSet,
+        Meta, ObservedClaim, ObservedFleet, ObservedMachine, ObservedNode, ObservedObject, ObservedPod,
+        ObservedRevision, ObservedRollout, ObservedService, ObservedStatefulSet,
     },
     raw::{RawObject, Sent},
     refusal_store::Refusals,
@@ -43,6 +43,8 @@ pub struct View {
     pub services: Cache<ObservedService>,
     /// Volume claims of nodes.
     pub claims: Cache<ObservedClaim>,
+    /// Machines. Empty unless drains are carried out.
+    pub machines: Cache<ObservedMachine>,
     /// Revisions of fleets.
     pub revisions: Cache<ObservedRevision>,
     /// `WorkerDeployments`.
@@ -58,6 +60,8 @@ pub struct View {
     news: OnceLock<UnboundedSender<Changed>>,
     metrics: OnceLock<SharedMetrics>,
     doubts: Mutex<Doubts>,
+    /// The taints of machines that are being drained; unset if drains are not carried out.
+    drain_taints: OnceLock<Vec<String>>,
     /// True if it is about StatefulSets that Windlass did not create.
     is_of_rollouts: bool,
 }
@@ -91,6 +95,30 @@ impl View {
     /// The metrics that count the requests of the watches, if any.
     pub(crate) fn metrics(&self) -> Option<&SharedMetrics> {
         self.metrics.get()
+    }
+
+    /// Carries out drains: a machine that is cordoned, or has one of these taints, is being drained. Without this call
+    /// none is.
+    pub fn drain(&self, taints: Vec<String>) {
+        // Only the first call has an effect. An operator has one set of taints.
+        let _ = self.drain_taints.set(taints);
+    }
+
+    /// True if drains are carried out.
+    #[must_use]
+    pub fn drains(&self) -> bool {
+        self.drain_taints.get().is_some()
+    }
+
+    /// The names of the machines that are being drained.
+    #[must_use]
+    pub fn draining(&self) -> BTreeSet<String> {
+        let Some(taints) = self.drain_taints.get() else { return BTreeSet::new() };
+        let is_draining = |machine: &ObservedMachine| {
+            machine.unschedulable || machine.taints.iter().any(|taint| taints.contains(taint))
+        };
+        let machines = self.machines.list_all(is_draining);
+        machines.iter().map(|machine| machine.meta.name.clone()).collect()
     }
 
     /// True if the first list of every kind is complete. The list of events may also be unavailable.
@@ -137,6 +165,7 @@ impl View {
             + self.services.changes()
             + self.claims.changes()
             + self.revisions.changes()
+            + self.machines.changes()
             + self.rollouts.changes()
             + self.workers.changes()
             + self.deployments.changes()
@@ -166,6 +195,7 @@ impl View {
             Kind::Pod => self.pods.take_in(object, &meta),
             Kind::Service => self.services.take_in(object, &meta),
             Kind::PersistentVolumeClaim => self.claims.take_in(object, &meta),
+            Kind::Node => self.machines.take_in(object, &meta),
             Kind::ControllerRevision if meta.label(LABEL_WORKERS).is_some() => {
                 self.worker_revisions.take_in(object, &meta)
             }
@@ -250,6 +280,7 @@ impl View {
             Kind::Pod => self.pods.deleted(key, uid),
             Kind::Service => self.services.deleted(key, uid),
             Kind::PersistentVolumeClaim => self.claims.deleted(key, uid),
+            Kind::Node => self.machines.deleted(key, uid),
             Kind::ControllerRevision => {
                 self.revisions.deleted(key, uid);
                 self.worker_revisions.deleted(key, uid);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::context::Fleet;
 use super::decide::{Action, Decided, Stored};
 use crate::api::{NodeDeploymentStatus, RawPlan, Reason};
+use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::apply::{fleet_children, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
@@ -89,6 +90,7 @@ impl<'a> Decided<'a> {
                 fleet.apply_outside_plan(stored.plan.as_ref().filter(|plan| plan.is_active())).await;
                 let change = fleet.carry_out(stored).await?;
                 fleet.delete_replaced_jobs().await?;
+                fleet.move_off_drained_machines().await;
                 change
             }
         };
@@ -150,6 +152,19 @@ impl Fleet<'_> {
         }
         if let Err(error) = fleet_objects::prune_revisions(&self.scope).await {
             self.note(error);
+        }
+    }
+
+    /// Moves pods off machines that are being drained. An update that the plan granted takes room first: it moves the pod,
+    /// too.
+    async fn move_off_drained_machines(&mut self) {
+        match self.scope.move_pods().await {
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                let again = self.report.look_again.into_iter().chain([REQUEUE_STALE_PODS]);
+                self.report.look_again = again.min();
+            }
+            Err(error) => self.note(ReconcileError::Children(error)),
         }
     }
 

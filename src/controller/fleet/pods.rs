@@ -114,7 +114,7 @@ impl Fleet<'_> {
         Ok(())
     }
 
-    /// Carries out the plans of the pods, as far as they are stored.
+    /// Carries out the plans of the pods, as far as they are stored. A move belongs to no rollout.
     async fn advance_pods(&mut self, of: &Arc<PodFleet>) -> Result<(), ReconcileError> {
         let status = &self.scope.fleet.status;
         // Without a rollout no pod moves: a lost pod is recreated at its current revision.
@@ -125,14 +125,20 @@ impl Fleet<'_> {
         self.look_again(again.and_then(|again| (again - self.now).to_std().ok()));
         let mut kept = Vec::new();
         for mut update in updates {
-            let Some(mut plan) = plan_of(&update).filter(Plan::is_active) else { continue };
+            let is_move = !update.node_name.is_empty();
+            let Some(mut plan) = plan_of(&update).filter(Plan::is_active) else {
+                kept.extend(is_move.then_some(update));
+                continue;
+            };
             let exists = sets.iter().any(|set| set.has(&update.name));
-            if !goes_on || !exists {
+            if !(goes_on || is_move) || !exists {
                 self.delete_jobs(&plan).await?;
                 continue;
             }
-            if self.advance_pod(of, &update, &mut plan).await? {
-                update.plan = Some(RawPlan::of(&plan));
+            let goes_on = self.advance_pod(of, &update, &mut plan).await?;
+            update.plan = goes_on.then(|| RawPlan::of(&plan));
+            // That it was moved is kept, so that it is not moved again if it is scheduled to the same machine.
+            if goes_on || (is_move && plan.state == PlanState::Complete) {
                 kept.push(update);
             }
         }

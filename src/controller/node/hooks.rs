@@ -67,7 +67,7 @@ impl Node<'_> {
         let is_replaced =
             |plan: &Plan| plan.tasks.iter().any(|task| TaskType::ReplacePod.is(task) && task.state.is_over());
         let facts = self.scope.facts(&self.stored);
-        let stays = facts.staying_pod().is_some_and(|pod| facts.is_at_grant(pod));
+        let stays = facts.staying_pod().is_some_and(|pod| facts.is_in_place(pod));
         !stays && !plan.is_some_and(is_replaced)
     }
 

@@ -16,7 +16,7 @@ use crate::api::StatefulSetRolloutSpec;
 use crate::api::names::FINALIZER_RELEASE;
 use crate::apply::hold;
 use crate::engine::{Builtin, Recipe};
-use crate::observe::pods::{PodFleet, as_fleet};
+use crate::observe::pods::{PodFleet, PodRecipes, as_fleet};
 use crate::planner::fleet::pods::is_adopted;
 use crate::planner::fleet::report::spec_is_unreadable;
 use selection::{Selection, controlled, select, selects};
@@ -44,10 +44,13 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     }
     let selection = selected(&cx.view, &*cx.cluster, &stored.meta, spec).await;
     let selection = selection.map_err(ReconcileError::Observe)?;
-    let recipe = cx.registry.recipe(&Recipe::builtin(Builtin::PodUpdate).name);
-    let recipe = recipe.map_err(|error| ReconcileError::Plan(error.to_string()))?.clone();
+    let recipe = |builtin| {
+        let recipe = cx.registry.recipe(&Recipe::builtin(builtin).name);
+        recipe.cloned().map_err(|error| ReconcileError::Plan(error.to_string()))
+    };
+    let recipes = PodRecipes { update: recipe(Builtin::PodUpdate)?, move_: recipe(Builtin::MoveNode)? };
     let is_missing = !selection.missing.is_empty();
-    let pods = PodFleet::new(&stored, selection.sets, selection.missing, spec.strategy.groups, recipe);
+    let pods = PodFleet::new(&stored, selection.sets, selection.missing, spec.strategy.groups, recipes);
     let pods = Arc::new(pods);
     let Some(fleet) = as_fleet(&stored, &pods, &cx.view) else { return Ok(Next::on_event()) };
     let Some(scope) = cx.rollout_scope(&fleet, pods.clone(), now) else { return Ok(Next::on_event()) };

@@ -379,6 +379,7 @@ fn builtin_tasks_can_run_every_builtin_recipe() {
         ),
         ("InPlace", vec!["update-node-specs", "await-spec-update", "mark-ready"]),
         ("MarkReady", vec!["mark-ready"]),
+        ("MoveNode", vec!["replace-pod", "mark-ready"]),
         (
             "NodeUpdate",
             vec!["apply-stateful-set", "apply-service", "replace-pod", "observe-image", "mark-ready"],

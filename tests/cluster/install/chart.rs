@@ -368,13 +368,14 @@ fn chart_grants_the_same_as_deploy_rbac() {
         let all = objects(&rendered(plain).ok());
         assert!(!all.values().any(|o| o["rules"].to_string().contains("\"jobs\"")), "{plain:?}");
     }
-    let of_chart = objects(&rendered(&["rbac.hookJobs=true,rbac.claimOwners=true"]).ok());
+    let of_chart = objects(&rendered(&["rbac.hookJobs=true,rbac.claimOwners=true,drain.enabled=true"]).ok());
     assert!(of_chart.values().any(|o| o["rules"].to_string().contains("\"jobs\"")));
     for (file, name) in [
         ("all-namespaces", "windlass"),
         ("hook-jobs-all-namespaces", "windlass-hook-jobs"),
         ("claim-owners-all-namespaces", "windlass-claim-owners"),
         ("stateful-sets-all-namespaces", "windlass-stateful-sets"),
+        ("drain", "windlass-drain"),
     ] {
         let text = std::fs::read_to_string(path(&format!("deploy/rbac/{file}.yaml"))).unwrap();
         assert_eq!(rules(&of_chart, name), rules(&objects(&text), name), "{file}");

@@ -154,6 +154,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         terminating: false,
         suspended: false,
         removal_id: None,
+        move_: None,
     }
 }
 

@@ -55,7 +55,7 @@ pub use problem::Problem;
 pub use reasons::Reason;
 pub use rollout::{NodeCounts, Rollout, Stage, Unconverged};
 pub use stateful_node::{
-    Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
+    PodMove, Port, Sidecar, SidecarStatus, StatefulNode, StatefulNodeSpec, StatefulNodeStatus, StatefulSetRef,
 };
 pub use stateful_set_rollout::{
     Groups, PodUpdate, StatefulSetRollout, StatefulSetRolloutSpec, StatefulSetRolloutStatus,

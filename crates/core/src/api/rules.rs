@@ -423,6 +423,13 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     .class(Reason::Forbidden),
     Rule::new(
         "spec.template.spec",
+        "!has(self.move)",
+        "move is written by Windlass into the nodes of a NodeDeployment: remove it from template.spec",
+    )
+    .on("move")
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.template.spec",
         "!has(self.suspend)",
         "suspend cannot be set for a whole NodeDeployment: remove it from template.spec, and set replicas to 0 or \
          suspend individual StatefulNodes",

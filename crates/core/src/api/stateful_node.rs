@@ -111,6 +111,22 @@ pub struct StatefulNodeSpec {
     #[serde(default, skip_serializing_if = "String::is_empty", rename = "removalID")]
     #[schemars(length(max = 128))]
     pub removal_id: String,
+    /// The pod to move to another machine, with a plan MoveNode. The owning NodeDeployment sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "move")]
+    pub move_: Option<PodMove>,
+}
+
+/// A request to move a pod off the machine that it runs on.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodMove {
+    /// The UID of the pod. A later pod of the same name is not moved.
+    #[serde(rename = "podUID")]
+    #[schemars(length(max = 128))]
+    pub pod_uid: String,
+    /// The name of the machine, a Kubernetes Node.
+    #[schemars(length(max = 253))]
+    pub node_name: String,
 }
 
 impl StatefulNodeSpec {

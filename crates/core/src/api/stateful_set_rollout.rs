@@ -7,6 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::PodMove;
 use super::node_deployment::{InPlaceStrategy, NodeDeploymentSpec, UpdateStrategy};
 use super::stateful_node::default_deadline;
 use super::{Hook, NodeDeploymentStatus, OnStall, RawPlan};
@@ -180,9 +181,21 @@ pub struct PodUpdate {
     /// The UID of the pod that is replaced; empty if there was no pod when the update began.
     #[serde(rename = "podUID", skip_serializing_if = "String::is_empty")]
     pub pod_uid: String,
+    /// The machine that the pod is moved off; empty if it is updated. The entry stays while that machine is being drained.
+    #[serde(rename = "nodeName", skip_serializing_if = "String::is_empty")]
+    pub node_name: String,
     /// The plan of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
+}
+
+impl PodUpdate {
+    /// The move that it is, if it is one.
+    #[must_use]
+    pub fn as_move(&self) -> Option<PodMove> {
+        let is_move = !self.node_name.is_empty();
+        is_move.then(|| PodMove { pod_uid: self.pod_uid.clone(), node_name: self.node_name.clone() })
+    }
 }
 
 impl StatefulSetRolloutSpec {

@@ -232,6 +232,17 @@ pub struct ObservedRevision {
     pub data: JsonText,
 }
 
+/// A machine: a Kubernetes Node.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ObservedMachine {
+    /// Its metadata.
+    pub meta: Meta,
+    /// True if it is cordoned.
+    pub unschedulable: bool,
+    /// The keys of its taints.
+    pub taints: Vec<String>,
+}
+
 /// A whole object of a kind of which there are few.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObservedObject {
@@ -513,11 +524,41 @@ observed! {
     ObservedPod, by_fleet_or_set, read_pod,
     ObservedService, by_owner, |object: ServiceJson, meta| Self { meta, spec: JsonText::from(&object.spec) },
     ObservedClaim, by_owners, |_: IgnoredAny, meta| Self { meta },
+    ObservedMachine, no_group, |object: MachineJson, meta: Meta| Self {
+        // Its kubelet changes labels and annotations often, and nothing depends on them.
+        meta: Meta { labels: Shared::default(), annotations: Shared::default(), ..meta },
+        unschedulable: object.spec.unschedulable,
+        taints: object.spec.taints.into_iter().map(|taint| taint.key).collect(),
+    },
     ObservedRevision, by_owner, |object: RevisionJson, meta| Self {
         meta,
         revision: object.revision,
         data: JsonText::from(&object.data),
     },
+}
+
+/// A machine, as the API server sends it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MachineJson {
+    spec: MachineSpecJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct MachineSpecJson {
+    unschedulable: bool,
+    taints: Vec<TaintJson>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TaintJson {
+    key: String,
+}
+
+fn no_group(_: &Meta) -> Vec<&str> {
+    Vec::new()
 }
 
 /// A digest of 32 hex digits that identifies a template. It is not a versioned hash: it only ever compares one response

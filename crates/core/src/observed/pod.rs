@@ -114,6 +114,8 @@ pub struct ObservedPod {
     pub message: String,
     /// Its IP address.
     pub ip: String,
+    /// The machine that it is bound to: `spec.nodeName`; empty if it is not scheduled.
+    pub machine: String,
     /// The states of its containers, init containers first.
     pub containers: Vec<ContainerState>,
     /// The condition Ready.
@@ -189,6 +191,7 @@ struct DeletionJson {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodSpecJson {
+    node_name: String,
     containers: Vec<ContainerJson>,
     init_containers: Vec<ContainerJson>,
     readiness_gates: Vec<ReadinessGateJson>,
@@ -321,6 +324,7 @@ pub(super) fn read_pod(pod: PodJson, meta: Meta) -> ObservedPod {
         reason,
         message,
         ip: status.pod_ip,
+        machine: spec.node_name,
         containers: {
             let init = status.init_container_statuses.into_iter().map(|c| container_state(c, true));
             init.chain(status.container_statuses.into_iter().map(|c| container_state(c, false))).collect()

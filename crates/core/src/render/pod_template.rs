@@ -82,6 +82,7 @@ pub fn pod_template(
         halt_task_id: _,
         watch_sidecar: _,
         removal_id: _,
+        move_: _,
     } = spec;
     check_shape(pod_template)?;
     let mut template = Value::clone(pod_template);

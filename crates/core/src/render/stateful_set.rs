@@ -52,6 +52,7 @@ pub fn stateful_set(
         halt_task_id: _,
         watch_sidecar: _,
         removal_id: _,
+        move_: _,
     } = spec;
     let TemplateMeta { labels, annotations } =
         new_child_metadata(&identity.metadata, &stateful_set_own_metadata(identity, hash));

@@ -113,6 +113,7 @@ impl RevisionData {
             halt_task_id: _,
             watch_sidecar: _,
             removal_id: _,
+            move_: _,
         } = spec;
         Self {
             image: image.clone(),
@@ -146,6 +147,7 @@ impl RevisionData {
             halt_task_id: _,
             watch_sidecar: _,
             removal_id: _,
+            move_: _,
         } = at_once.clone();
         let sidecar = match sidecar {
             Some(of_revision) => Some(of_revision.reached_as(live_sidecar.as_ref())),
@@ -169,6 +171,7 @@ impl RevisionData {
             halt_task_id: String::new(),
             watch_sidecar: false,
             removal_id: String::new(),
+            move_: None,
         }
     }
 

@@ -130,6 +130,7 @@ fn builtin_recipes_are_readable() {
             "HardFork: create-entrants submit-halt await-nodes-at-height switch-traffic retire-incumbents",
             "InPlace: update-node-specs await-spec-update mark-ready",
             "MarkReady: mark-ready",
+            "MoveNode: replace-pod mark-ready",
             "NodeUpdate: apply-stateful-set apply-service replace-pod observe-image mark-ready",
             "PodUpdate: replace-pod mark-ready",
             "RemoveNode: await-removal",

@@ -4,4 +4,4 @@ mod adoption;
 mod hooked;
 mod planned;
 mod rolled;
-mod world;
+pub mod world;

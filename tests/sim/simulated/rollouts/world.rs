@@ -89,6 +89,7 @@ impl World {
     pub fn start_operator(&self) {
         let operator = Operator::new(self.cluster.client("windlass", "test"))
             .clock(self.cluster.clock())
+            .drain([])
             .stateful_sets(true);
         let task = tokio::spawn(async move { operator.run(std::future::pending::<()>()).await.unwrap() });
         *self.operator.lock().unwrap() = Some(task);

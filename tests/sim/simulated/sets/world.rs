@@ -26,6 +26,9 @@ pub const SERVICE: (&str, &str) = ("v1", "Service");
 pub const REVISION: (&str, &str) = ("apps/v1", "ControllerRevision");
 pub const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 
+/// The taint of a machine that is being drained.
+pub const LEAVING: &str = "example.com/leaving";
+
 pub struct World {
     pub cluster: Cluster,
     pub applications: Applications,
@@ -108,6 +111,7 @@ impl World {
     pub fn start_operator(&self) {
         let operator = Operator::new(self.cluster.client("windlass", "test"))
             .clock(self.cluster.clock())
+            .drain([LEAVING.to_owned()])
             .sidecars(Arc::new(self.applications.clone()));
         let task = tokio::spawn(async move { operator.run(std::future::pending::<()>()).await.unwrap() });
         *self.operator.lock().unwrap() = Some(task);

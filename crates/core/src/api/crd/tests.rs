@@ -12,7 +12,7 @@ use crate::api::names::{RESERVED_ANNOTATIONS, RESERVED_LABELS, SIDECAR_CONTAINER
 use cases::{By, Case};
 
 /// The API server rejects the annotation of `kubectl apply` above 256 KiB. A CRD far below that limit stays readable.
-const SIZE_LIMIT_BYTES: usize = 96_000;
+const SIZE_LIMIT_BYTES: usize = 100_000;
 
 fn schema_of(crd: &CustomResourceDefinition) -> &JSONSchemaProps {
     crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()

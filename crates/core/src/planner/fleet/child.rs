@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
+use super::drain::Drain;
 use crate::api::{AtHook, GrantId, NodeName, PodTemplateHash, Problem, RestartTime, RolloutHash, TaskId};
 use crate::planner::waits::Wait;
 
@@ -87,7 +88,7 @@ pub struct ControllerFacts {
     /// True if the node's status is behind its generation, or may be because the outcome of a write to the node is
     /// unknown.
     pub status_outdated: bool,
-    /// True if the node has an active plan NodeUpdate or RestartNode.
+    /// True if the node has an active plan NodeUpdate, RestartNode or MoveNode.
     pub rolling: bool,
     /// True if the node's spec suspends it, so that it does not run.
     pub suspended: bool,
@@ -114,6 +115,8 @@ pub struct PodFacts {
     pub failed: bool,
     /// True if its main container runs although it is not Ready.
     pub runs: bool,
+    /// Whether it has to leave its machine.
+    pub drain: Drain,
 }
 
 /// Why a node is not available.

@@ -8,6 +8,7 @@ pub mod create;
 pub mod damage;
 pub mod decide;
 pub mod decision;
+pub mod drain;
 pub mod facts;
 pub mod failed;
 pub mod forecast;

@@ -1,7 +1,7 @@
 //! The pods of existing StatefulSets as the nodes of a fleet. No object per pod could record a grant, so a pod's grant
 //! is the target of its plan in `status.nodes`. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -9,12 +9,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::child::{
     ChildFacts, ControllerFacts, GrantFacts, GrantTime, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
 };
+use super::drain::Drain;
 use super::facts::{Group, Rendering};
 use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{
-    AtHook, Ending, GrantId, NodeName, PodTemplateHash, Problem, Reason, Rejected, RestartTime, RolloutHash,
-    StatefulSetStatus, TaskType, Unconverged,
+    AtHook, Ending, GrantId, NodeName, PodMove, PodTemplateHash, Problem, Reason, Rejected, RestartTime,
+    RolloutHash, StatefulSetStatus, TaskType, Unconverged,
 };
 use crate::engine::sentence::cut;
 use crate::engine::{Plan, TaskState};
@@ -56,6 +57,10 @@ pub struct PodsInput<'a> {
     pub sets: &'a [PodSet],
     /// The plans of the pods that are being updated.
     pub plans: &'a [PodPlan],
+    /// The pods that are moved, or were, by name.
+    pub moves: &'a BTreeMap<String, PodMove>,
+    /// The machines that are being drained.
+    pub draining: &'a BTreeSet<String>,
     /// The target of the active rollout, if there is one.
     pub target: Option<&'a RolloutHash>,
     /// The rejected target, if there is one.
@@ -249,6 +254,13 @@ pub fn completed(sets: &[PodSet]) -> RolloutHash {
     revisions_hash(sets.iter().map(|set| (set.set.meta.name.as_str(), set.current_revision())))
 }
 
+/// Where a pod runs; `None` if it is being deleted.
+#[must_use]
+pub fn place_of_pod(pod: &ObservedPod) -> Option<PodMove> {
+    let place = || PodMove { pod_uid: pod.meta.uid.clone(), node_name: pod.machine.clone() };
+    (!pod.meta.terminating).then(place)
+}
+
 fn is_available(pod: &ObservedPod, min_ready_seconds: i64, now: DateTime<Utc>) -> bool {
     let ready = pod.ready.as_ref().filter(|condition| condition.holds);
     let is_over = |since: DateTime<Utc>| since + TimeDelta::seconds(min_ready_seconds) <= now;
@@ -400,6 +412,9 @@ impl Of<'_> {
                 ever_ready: true,
                 failed: facts.as_ref().is_some_and(|facts| facts.cannot_run),
                 runs: facts.as_ref().is_some_and(|facts| facts.running && !facts.terminating),
+                drain: Drain::of(input.moves.get(name), pod.and_then(place_of_pod), |machine| {
+                    input.draining.contains(machine)
+                }),
             },
             health: HealthFacts { unreachable: None, problem, wait },
             sidecar: None,

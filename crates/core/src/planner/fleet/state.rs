@@ -60,7 +60,8 @@ impl NodeState {
     #[must_use]
     pub fn of(child: &ChildFacts) -> Self {
         let runs_granted = child.pod.hash == child.grant.hash;
-        let is_unsettled = child.controller.status_outdated || child.controller.rolling;
+        let is_unsettled =
+            child.controller.status_outdated || child.controller.rolling || child.pod.drain.is_asked();
         let is_still = !child.pod.ready && !child.controller.status_outdated && child.is_spent();
         if child.terminating {
             let in_flight = is_unsettled || !runs_granted;

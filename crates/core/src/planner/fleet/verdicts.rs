@@ -8,7 +8,7 @@ use super::decision::{Cause, RolloutTarget};
 use super::facts::{FleetFacts, FleetKind};
 use super::failed::why_held;
 use super::status::{RefreshInput, short, stall_deadline};
-use super::{hooks, initial_fill, leave, progress, sets};
+use super::{drain, hooks, initial_fill, leave, progress, sets};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
 use crate::api::{Ending, NodeDeploymentStatus, Reason, Rejected, Stage, Unconverged};
 use crate::engine::Plan;
@@ -60,6 +60,7 @@ pub(super) fn refresh_conditions(
             || !all_ready
             || !status.retiring.is_empty()
             || facts.findings.waits_for.is_some()
+            || drain::is_moving_any(facts)
             || !facts.children.iter().all(|c| !c.surplus));
     let (truth, reason) =
         if busy { (Truth::True, Reason::Progressing) } else { (Truth::False, Reason::Settled) };
@@ -68,6 +69,7 @@ pub(super) fn refresh_conditions(
     let leaving = leave::waits_for(facts).filter(|_| is_at_rest);
     let at_hooks = hooks::waits_for(facts, input.name, input.namespace).filter(|_| is_at_rest);
     let waits = kept.or_else(|| facts.findings.waits_for.clone()).into_iter().chain(leaving).chain(at_hooks);
+    let waits = waits.chain(drain::waits_for(facts));
     let mut kept = waits.collect::<Vec<_>>().join("; ");
     // Otherwise this is the message of another condition, which changes at the same time and so costs no extra write.
     if busy && kept.is_empty() && status.rollout.is_none() {

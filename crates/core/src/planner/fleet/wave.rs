@@ -49,7 +49,7 @@ pub struct Grant {
 
 /// How much of the wave is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Used {
+pub(super) struct Used {
     disrupted: i32,
     moving: i32,
     /// Those whose main containers do not run, and that are not moving.
@@ -59,11 +59,47 @@ struct Used {
 }
 
 impl Used {
-    fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
+    pub(super) fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
         let moving = facts.moving(Some(rollout_target));
         let mute = facts.children.iter().filter(|c| c.state().is_unreachable_and_idle()).count() as i32;
         let stopped = facts.children.iter().filter(|c| is_stopped(facts, c, rollout_target)).count() as i32;
         Self { disrupted: facts.disrupted(), moving, stopped, mute }
+    }
+
+    /// The clause under which the pod of a node that exists and is not moving may be replaced, if there is room.
+    /// `target`: what its pod will run.
+    pub(super) fn clause_for(
+        self,
+        facts: &FleetFacts,
+        child: &ChildFacts,
+        target: Option<&PodTemplateHash>,
+        is_down: bool,
+    ) -> Option<Clause> {
+        if is_down {
+            // If its main container runs, nodes whose main containers do not run take room from it.
+            let stopped = if child.main_container_runs() { self.stopped } else { 0 };
+            let others = self.moving + stopped - i32::from(child.is_moving(target));
+            return (others < facts.spec.max_unavailable).then_some(Clause::Down);
+        }
+        // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
+        // other.
+        let alike = if child.state().is_unreachable_and_idle() { self.mute - 1 } else { 0 };
+        let others = self.disrupted - i32::from(child.counts_as_disrupted()) - alike;
+        (others < facts.spec.max_unavailable).then_some(Clause::Serving)
+    }
+
+    /// Counts a node whose pod will be replaced.
+    pub(super) fn count(
+        &mut self,
+        facts: &FleetFacts,
+        child: &ChildFacts,
+        rollout_target: &RolloutTarget,
+        target: Option<&PodTemplateHash>,
+    ) {
+        self.stopped -= i32::from(is_stopped(facts, child, rollout_target));
+        self.moving += i32::from(!child.is_moving(target));
+        self.disrupted += i32::from(!child.counts_as_disrupted());
+        self.mute -= i32::from(child.state().is_unreachable_and_idle());
     }
 }
 
@@ -117,17 +153,7 @@ fn clause(
     // is behind or a plan repairs it, and its pod would go while another node is down.
     let starts =
         !child.pod.ever_ready && !child.pod.failed && child.is_spent() && has_failed(facts, revision);
-    if (is_down || child.leave.asked) && !starts {
-        // If its main container runs, nodes whose main containers do not run take room from it.
-        let stopped = if runs { used.stopped } else { 0 };
-        let others = used.moving + stopped - i32::from(child.is_moving(Some(target)));
-        return (others < facts.spec.max_unavailable).then_some(Clause::Down);
-    }
-    // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
-    // other.
-    let alike = if child.state().is_unreachable_and_idle() { used.mute - 1 } else { 0 };
-    let others = used.disrupted - i32::from(child.counts_as_disrupted()) - alike;
-    (others < facts.spec.max_unavailable).then_some(Clause::Serving)
+    used.clause_for(facts, child, Some(target), (is_down || child.leave.asked) && !starts)
 }
 
 /// Holds back the last pod of each StatefulSet until the others have moved. Once its last pod has moved, a StatefulSet
@@ -184,8 +210,8 @@ impl LastPods {
 }
 
 /// Every grant that may be issued now, in the order in which to issue them: nodes that already run the target, then
-/// those that are down, first those that were granted something already, then those that serve, each from the highest
-/// ordinal. Each grant is counted before the next is considered. A grant takes room and never makes any, so a node that
+/// those that are down, first those that were granted something already, then those that serve; of these, first those
+/// whose machines are being drained, each from the highest ordinal. Each grant is counted before the next is considered. A grant takes room and never makes any, so a node that
 /// was refused once stays refused.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Grant> {
@@ -211,12 +237,13 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
         _ if child.pod.hash == *target => 0,
         _ if child.is_disrupted() && !child.is_spent() => 1,
         _ if child.is_disrupted() => 2,
-        _ => 3,
+        _ if child.pod.drain.is_due() => 3,
+        _ => 4,
     };
     let mut used = Used::of(facts, rollout_target);
     let mut last_pods = LastPods::of(facts, rollout_target);
     let mut grants = Vec::new();
-    for pass in 0..4 {
+    for pass in 0..5 {
         for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass_of(c, &t.hash) == pass) {
             let Some(clause) = clause(facts, child, revision, &target.hash, used) else { continue };
             // One that is down moves all the same: it would take room from the others for good.
@@ -225,10 +252,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
                 continue;
             }
             last_pods.count(child);
-            used.stopped -= i32::from(is_stopped(facts, child, rollout_target));
-            used.moving += i32::from(!child.is_moving(Some(&target.hash)));
-            used.disrupted += i32::from(!child.counts_as_disrupted());
-            used.mute -= i32::from(child.state().is_unreachable_and_idle());
+            used.count(facts, child, rollout_target, Some(&target.hash));
             grants.push(Grant {
                 name: child.name.clone(),
                 revision: (*revision).clone(),

@@ -13,6 +13,8 @@ pub mod recipes {
     pub const NODE_UPDATE: &str = "NodeUpdate";
     /// Another pod template with the same image.
     pub const RESTART_NODE: &str = "RestartNode";
+    /// The same pod template on another machine.
+    pub const MOVE_NODE: &str = "MoveNode";
     /// Only marking a running pod as ready.
     pub const MARK_READY: &str = "MarkReady";
     /// The removal of the node.
@@ -110,8 +112,8 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
     if let Some(plan) = plan.filter(|p| p.is_active()) {
         return decide_with_active_plan(facts, plan);
     }
-    let recipe = if facts.needs_roll() {
-        roll_recipe(facts)
+    let recipe = if let Some(recipe) = rolling_recipe(facts) {
+        recipe
     } else if facts.needs_mark() && !was_skipped(facts, plan) {
         recipes::MARK_READY
     } else {
@@ -179,7 +181,7 @@ fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
     }
     let wants = facts.needs_roll();
     if !is_rolling(&plan.recipe) {
-        let next = wants.then(|| roll_recipe(facts));
+        let next = rolling_recipe(facts);
         return match next {
             Some(_) => NodeDecision::Supersede { reason: "NewTarget", next },
             None => NodeDecision::Keep,
@@ -197,6 +199,14 @@ fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
         return NodeDecision::Supersede { reason: "GrantSpent", next: None };
     }
     NodeDecision::Keep
+}
+
+/// The recipe of a plan that replaces the pod, if one is needed. A pod that is replaced leaves its machine, too.
+fn rolling_recipe(facts: &NodeFacts) -> Option<&'static str> {
+    if facts.needs_roll() {
+        return Some(roll_recipe(facts));
+    }
+    facts.needs_move().then_some(recipes::MOVE_NODE)
 }
 
 fn roll_recipe(facts: &NodeFacts) -> &'static str {
@@ -262,6 +272,7 @@ mod tests {
             terminating: false,
             suspended: false,
             removal_id: None,
+            move_: None,
         }
     }
 

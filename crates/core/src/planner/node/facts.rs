@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use crate::api::{BuiltFor, GrantId, PodTemplateHash, Problem, RemovalId};
+use crate::api::{BuiltFor, GrantId, PodMove, PodTemplateHash, Problem, RemovalId};
 use crate::planner::waits::Wait;
 
 /// Which pod template a StatefulSet was observed to hold.
@@ -145,6 +145,8 @@ pub struct NodeFacts {
     pub suspended: bool,
     /// `spec.removalID`: the request that it leaves; `None` if it stays.
     pub removal_id: Option<RemovalId>,
+    /// `spec.move`: the pod that is to be moved to another machine.
+    pub move_: Option<PodMove>,
 }
 
 impl NodeFacts {
@@ -345,6 +347,25 @@ impl NodeFacts {
             return false;
         }
         !self.is_kept_by_grant()
+    }
+
+    /// True if the pod is to be moved to another machine, and would be created again from the granted template.
+    #[must_use]
+    pub fn needs_move(&self) -> bool {
+        !self.terminating
+            && !self.suspended
+            && self.template_is_granted()
+            && self.staying_pod().is_some_and(|pod| self.is_to_be_moved(pod))
+    }
+
+    fn is_to_be_moved(&self, pod: &PodFacts) -> bool {
+        self.move_.as_ref().is_some_and(|asked| asked.pod_uid == pod.uid)
+    }
+
+    /// True if a pod was created for what was granted, and stays on its machine.
+    #[must_use]
+    pub fn is_in_place(&self, pod: &PodFacts) -> bool {
+        self.is_at_grant(pod) && !self.is_to_be_moved(pod)
     }
 
     /// True if the pod stays although it is not at the grant, or the template is not and this version of Windlass cannot

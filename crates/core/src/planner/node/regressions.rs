@@ -45,6 +45,7 @@ fn new_node(observed: bool) -> NodeFacts {
         terminating: false,
         suspended: false,
         removal_id: None,
+        move_: None,
     }
 }
 

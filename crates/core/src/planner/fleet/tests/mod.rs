@@ -6,6 +6,7 @@ mod clock;
 mod create;
 mod damage;
 mod decide;
+mod drain;
 mod facts;
 mod initial_fill;
 mod leave;

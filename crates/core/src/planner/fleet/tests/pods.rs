@@ -1,12 +1,12 @@
 //! The pods of StatefulSets as the nodes of a fleet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
-use crate::api::{Groups, Rejected, RestartTime, RolloutHash};
+use crate::api::{Groups, PodMove, Rejected, RestartTime, RolloutHash};
 use crate::engine::{Builtin, Plan, PlanSeed, Recipe, TaskState};
 use crate::observed::{Observed, ObservedPod, ObservedStatefulSet};
 use crate::planner::fleet::facts::{FleetKind, SpecFacts};
@@ -90,10 +90,15 @@ fn plan(pod: &str, target: &str, replaced: bool) -> PodPlan {
     PodPlan { pod: pod.to_owned(), plan }
 }
 
+static NO_MOVES: BTreeMap<String, PodMove> = BTreeMap::new();
+static NO_MACHINES: BTreeSet<String> = BTreeSet::new();
+
 fn input<'a>(sets: &'a [PodSet], plans: &'a [PodPlan]) -> PodsInput<'a> {
     PodsInput {
         sets,
         plans,
+        moves: &NO_MOVES,
+        draining: &NO_MACHINES,
         target: None,
         rejected: None,
         began: None,

@@ -13,7 +13,7 @@ mod status_problem;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{LiveStatefulSet, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template};
-use crate::api::Problem;
+use crate::api::{PodMove, Problem};
 use crate::engine::{Plan, PlanSeed, PlanState, Recipe, TaskState};
 
 fn now() -> DateTime<Utc> {
@@ -84,6 +84,7 @@ fn node() -> NodeFacts {
         terminating: false,
         suspended: false,
         removal_id: None,
+        move_: None,
     }
 }
 
@@ -97,6 +98,10 @@ impl NodeFacts {
     /// Another template under a grant that is already spent.
     fn granted_once_before(self, version: &str) -> Self {
         Self { spent_grant_id: Some("grant-2".into()), ..self.granted(version) }
+    }
+
+    fn asked_to_move(self, uid: &str) -> Self {
+        Self { move_: Some(PodMove { pod_uid: uid.to_owned(), node_name: "m1".to_owned() }), ..self }
     }
 
     fn without_grant(self) -> Self {

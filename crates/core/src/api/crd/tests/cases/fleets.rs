@@ -233,6 +233,12 @@ pub(super) fn fleet_fields() -> Vec<Case> {
             "watchSidecar is written by Windlass",
         ),
         extra(
+            "a move in a template",
+            "spec.template.spec.move",
+            json!({"podUID": "a", "nodeName": "m"}),
+            "move is written by Windlass",
+        ),
+        extra(
             "suspend in a template",
             "spec.template.spec.suspend",
             true.into(),

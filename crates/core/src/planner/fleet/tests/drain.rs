@@ -1,0 +1,150 @@
+//! Pods that leave machines that are being drained: which are due, and which may move now.
+
+use super::super::drain::{Drain, ended_moves, next_moves, waits_for};
+use super::*;
+use crate::api::PodMove;
+use crate::planner::fleet::next_grants;
+
+fn on(machine: &str, uid: &str) -> PodMove {
+    PodMove { pod_uid: uid.to_owned(), node_name: machine.to_owned() }
+}
+
+/// Its pod is on a machine that is being drained.
+fn due(child: ChildFacts) -> ChildFacts {
+    child.with(|f| f.pod.drain = Drain::Due(on("m1", "pod-1")))
+}
+
+/// It was asked to move its pod, and still has it.
+fn asked(child: ChildFacts) -> ChildFacts {
+    child.with(|f| f.pod.drain = Drain::Asked(on("m1", "pod-1")))
+}
+
+/// The names of the nodes that may move their pods now.
+fn moves(facts: &FleetFacts) -> Vec<String> {
+    next_moves(facts, &RolloutTarget::Own).into_iter().map(|request| request.name.to_string()).collect()
+}
+
+#[test]
+fn pod_leaves_a_drained_machine_once() {
+    let (here, moved) = (on("m1", "pod-1"), on("m2", "pod-2"));
+    let none: &[&str] = &[];
+    for (what, asked, pod, draining, expected) in [
+        ("no machine is drained", None, Some(&here), none, Drain::None),
+        ("its machine is drained", None, Some(&here), &["m1"], Drain::Due(here.clone())),
+        ("another machine is drained", None, Some(&here), &["m2"], Drain::None),
+        ("it has no pod", None, None, &["m1"], Drain::None),
+        ("it was asked", Some(&here), Some(&here), &["m1"], Drain::Asked(here.clone())),
+        ("it was asked, and the machine is back", Some(&here), Some(&here), none, Drain::Withdrawn),
+        ("its pod is deleted", Some(&here), None, &["m1"], Drain::None),
+        ("it has moved", Some(&here), Some(&moved), &["m1"], Drain::None),
+        ("it has moved, and the machine is back", Some(&here), Some(&moved), none, Drain::Over),
+        (
+            "it has moved, and has to again",
+            Some(&here),
+            Some(&moved),
+            &["m1", "m2"],
+            Drain::Due(moved.clone()),
+        ),
+        (
+            "it came back to the machine",
+            Some(&here),
+            Some(&on("m1", "pod-2")),
+            &["m1"],
+            Drain::Returned(on("m1", "pod-2")),
+        ),
+    ] {
+        let found = Drain::of(asked, pod.cloned(), |machine| draining.contains(&machine));
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+#[test]
+fn pods_move_within_the_wave() {
+    let all_due =
+        |replicas| fleet(replicas).with(|f| f.children = (0..replicas).map(node).map(due).collect());
+    let none: &[&str] = &[];
+    for (what, facts, expected) in [
+        ("no machine is drained", fleet(3), none),
+        ("one at a time, from the highest ordinal", all_due(3), &["db-2"]),
+        ("as many as may be unavailable", all_due(3).at_most(2), &["db-2", "db-1"]),
+        ("only the one on the machine", fleet(3).but(1, due), &["db-1"]),
+        ("one that was asked takes the room", all_due(3).but(1, asked), none),
+        (
+            "one that is down takes the room",
+            all_due(3).but(0, |c| c.down().with(|f| f.pod.drain = Drain::None)),
+            none,
+        ),
+        ("one that is missing takes the room", all_due(3).without(1), none),
+        ("a node that is down moves first", all_due(3).but(0, |c| due(c.down())), &["db-0"]),
+        (
+            "all that are down may move together",
+            all_due(3).at_most(2).but(0, |c| due(c.down())),
+            &["db-0", "db-2"],
+        ),
+        ("a paused fleet moves all the same", all_due(2).paused(), &["db-1"]),
+        (
+            "a node that leaves is not moved",
+            all_due(1).with(|f| f.spec.replicas = 0).but(0, |c| c.with(|f| f.surplus = true)),
+            none,
+        ),
+        ("one that drifted needs a grant", all_due(2).but(1, |c| c.running("v2")), &["db-0"]),
+        (
+            "one in flight is already moving",
+            all_due(2).at_most(2).but(1, |c| due(c.granted("v2").seen())),
+            &["db-0"],
+        ),
+        (
+            "nothing moves while the set is not known",
+            all_due(2).with(|f| f.findings.undecided = Some("?".to_owned())),
+            none,
+        ),
+        ("nothing moves when the fleet is deleted", all_due(2).with(|f| f.terminating = true), none),
+        (
+            "one that came back stays",
+            fleet(1).but(0, |c| c.with(|f| f.pod.drain = Drain::Returned(on("m1", "p")))),
+            none,
+        ),
+    ] {
+        assert_eq!(moves(&facts), expected, "{what}");
+    }
+}
+
+#[test]
+fn asked_node_counts_as_in_flight_until_its_pod_is_gone() {
+    let facts = fleet(2).but(0, asked);
+    assert!(facts.children[0].state().is_in_flight() && facts.disrupted() == 1);
+    let facts = fleet(2).but(0, |c| c.with(|f| f.pod.drain = Drain::Withdrawn));
+    assert!(facts.children[0].state().is_in_flight(), "its executor may be moving it");
+}
+
+#[test]
+fn update_begins_with_nodes_on_drained_machines() {
+    let facts = fleet(3).wanting("v2").but(0, due);
+    let grants = next_grants(&facts, &to("v2"));
+    assert_eq!(grants.iter().map(|grant| grant.name.as_str()).collect::<Vec<_>>(), ["db-0"]);
+}
+
+#[test]
+fn requests_end_when_the_machine_is_back() {
+    let facts = fleet(4)
+        .but(0, due)
+        .but(1, asked)
+        .but(2, |c| c.with(|f| f.pod.drain = Drain::Withdrawn))
+        .but(3, |c| c.with(|f| f.pod.drain = Drain::Over));
+    let ended: Vec<String> =
+        ended_moves(&facts).into_iter().map(|request| request.name.to_string()).collect();
+    assert_eq!(ended, ["db-2", "db-3"]);
+}
+
+#[test]
+fn waiting_message_names_nodes_and_machine() {
+    let facts = fleet(3).but(1, due).but(2, asked);
+    let message = waits_for(&facts).unwrap();
+    assert_eq!(
+        message,
+        "moving db-1, db-2 off machine m1, which is being drained, at most 1 unavailable at once"
+    );
+    let back = fleet(1).but(0, |c| c.with(|f| f.pod.drain = Drain::Returned(on("m1", "p"))));
+    assert!(waits_for(&back).unwrap().starts_with("db-0 was scheduled to machine m1 again"));
+    assert_eq!(waits_for(&fleet(2)), None);
+}
