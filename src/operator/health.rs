@@ -1,6 +1,6 @@
 //! The health, readiness and metrics of the running operator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -143,11 +143,28 @@ impl Health {
 
 /// The samples of all known fleets.
 fn samples(view: &View) -> impl Iterator<Item = FleetSample> {
-    let fleets = view.fleets.list_all(|_| true).into_iter().map(|fleet| of_fleet(view, &fleet));
-    fleets.chain(view.rollouts.list_all(|_| true).into_iter().map(|rollout| of_rollout(&rollout)))
+    let draining = view.draining();
+    let fleets = view.fleets.list_all(|_| true).into_iter();
+    let fleets: Vec<FleetSample> = fleets.map(|fleet| of_fleet(view, &fleet, &draining)).collect();
+    let rollouts = view.rollouts.list_all(|_| true).into_iter();
+    fleets.into_iter().chain(rollouts.map(move |rollout| of_rollout(view, &rollout, &draining)))
 }
 
-fn of_fleet(view: &View, fleet: &ObservedFleet) -> FleetSample {
+/// How many pods of these groups are on machines that are being drained.
+fn draining_pods<'a>(
+    view: &View,
+    namespace: &str,
+    groups: impl Iterator<Item = &'a str>,
+    draining: &BTreeSet<String>,
+) -> i64 {
+    if draining.is_empty() {
+        return 0;
+    }
+    let pods = groups.flat_map(|group| view.pods.group(namespace, group));
+    pods.filter(|pod| draining.contains(&pod.machine)).count() as i64
+}
+
+fn of_fleet(view: &View, fleet: &ObservedFleet, draining: &BTreeSet<String>) -> FleetSample {
     let status = &fleet.status;
     let nodes = view.nodes.group(&fleet.meta.namespace, &fleet.meta.uid);
     let failed = nodes.iter().filter(|node| node.status.phase == NodePhase::Failed.as_ref()).count();
@@ -163,13 +180,17 @@ fn of_fleet(view: &View, fleet: &ObservedFleet) -> FleetSample {
             ("ready", i64::from(status.ready_replicas)),
             ("available", i64::from(status.available_replicas)),
             ("failed", failed as i64),
+            (
+                "draining",
+                draining_pods(view, &fleet.meta.namespace, [fleet.meta.name.as_str()].into_iter(), draining),
+            ),
         ],
         ..sample(&fleet.meta, status)
     }
 }
 
 /// A StatefulSetRollout is a fleet of pods.
-fn of_rollout(rollout: &ObservedRollout) -> FleetSample {
+fn of_rollout(view: &View, rollout: &ObservedRollout, draining: &BTreeSet<String>) -> FleetSample {
     let status = &rollout.status.rollout;
     let desired: i32 = rollout.status.stateful_sets.iter().map(|set| set.replicas).sum();
     FleetSample {
@@ -181,6 +202,10 @@ fn of_rollout(rollout: &ObservedRollout) -> FleetSample {
             ("ready", i64::from(status.ready_replicas)),
             ("available", i64::from(status.available_replicas)),
             ("failed", status.rollout.as_ref().map_or(0, |rollout| i64::from(rollout.nodes.failed))),
+            ("draining", {
+                let sets = rollout.status.stateful_sets.iter().map(|set| set.uid.as_str());
+                draining_pods(view, &rollout.meta.namespace, sets, draining)
+            }),
         ],
         held: Some(conditions::is_true(&status.conditions, conditions::HELD)),
         ..sample(&rollout.meta, status)

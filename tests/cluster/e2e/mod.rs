@@ -9,6 +9,7 @@ mod claims;
 mod coexistence;
 pub mod commands;
 mod deletion;
+mod drains;
 mod edits;
 mod eyes;
 mod eyes_printed;

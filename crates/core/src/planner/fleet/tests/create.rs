@@ -76,6 +76,27 @@ fn missing_node_gets_the_target_unless_other_nodes_are_unstable() {
             "v1",
         ),
         (
+            "filling again, another one already serves the target",
+            base().with(|f| {
+                f.record.scaled_to_zero = true;
+                f.children = vec![
+                    node(0).granted("v2").converged().with(|f| f.spec_hash = Some("v2".into())),
+                    node(1).granted("v2"),
+                ];
+            }),
+            Some(&rolling),
+            "v2",
+        ),
+        (
+            "filling again, another one served what was before",
+            base().with(|f| {
+                f.record.scaled_to_zero = true;
+                f.children = vec![node(0), node(1).granted("v2")];
+            }),
+            Some(&rolling),
+            "v1",
+        ),
+        (
             "filling again from nothing, paused",
             base().paused().with(|f| {
                 f.record.scaled_to_zero = true;

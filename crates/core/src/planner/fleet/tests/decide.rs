@@ -3,6 +3,7 @@
 use super::super::{FleetDecision, decide};
 use super::*;
 use crate::api::{OnStall, RestartTime};
+use crate::engine::PlanState;
 use crate::planner::fleet::Rollout;
 use crate::planner::fleet::blocker::Blocker;
 
@@ -196,6 +197,34 @@ fn aborted_drift_repair_is_not_retried_automatically() {
 }
 
 #[test]
+fn failed_repair_under_a_rejected_target_waits_for_a_request() {
+    // The plan that was rejected last is a repair, and its target is not the rejected one.
+    let facts = || fleet(2).wanting("v2").rejecting("Failed").but(1, |c| c.running("v3"));
+    let after = |id: &str, state, facts: &FleetFacts| {
+        let repair = Plan { id: id.into(), state, ..plan_to("v1") };
+        decide(facts, Some(&repair), &RolloutTarget::Own, NOBODY_STALLS)
+    };
+    let repair = |cause| starts(RolloutTarget::Own, "v1", cause);
+    let this = "rejected-plan";
+    for (what, id, state, facts, expected) in [
+        ("it failed", this, PlanState::Failed, facts(), FleetDecision::Keep),
+        ("it was aborted", this, PlanState::Aborted, facts(), FleetDecision::Keep),
+        ("it is retried", this, PlanState::Failed, retry_asked(facts()), repair(Cause::RetryRequested)),
+        (
+            "a restart is requested",
+            this,
+            PlanState::Failed,
+            restart_asked(facts()),
+            repair(Cause::RestartRequested),
+        ),
+        ("it is complete", this, PlanState::Complete, facts(), repair(Cause::ChildDrift)),
+        ("the failed plan is another one", "other", PlanState::Failed, facts(), repair(Cause::ChildDrift)),
+    ] {
+        assert_eq!(after(id, state, &facts), expected, "{what}");
+    }
+}
+
+#[test]
 fn active_rollout_continues_until_a_change_is_requested() {
     let base = || fleet(2).wanting("v2");
     let table: Vec<(&str, FleetFacts, FleetDecision)> = vec![
@@ -217,6 +246,14 @@ fn active_rollout_continues_until_a_change_is_requested() {
             FleetDecision::Keep,
         ),
         ("an abort", base().with(|f| f.requests.abort = Some(plan_to("v2").id)), FleetDecision::Abort),
+        (
+            "an abort with a rollback",
+            base().with(|f| {
+                f.requests.abort = Some(plan_to("v2").id);
+                f.requests.abort_rolls_back = true;
+            }),
+            FleetDecision::RollBack(start(to("v1"), "v1", Cause::Superseded)),
+        ),
         (
             "an abort and a new target",
             base().wanting("v3").with(|f| f.requests.abort = Some(plan_to("v2").id)),

@@ -78,6 +78,11 @@ fn highest_ordinal_is_requested_to_leave_when_the_wave_has_room() {
             &[],
         ),
         (
+            "two that move themselves take their own room",
+            shrunk().at_most(2).but(3, |c| c.half_running().rolling()).but(4, |c| c.half_running().rolling()),
+            &["db-4", "db-3"],
+        ),
+        (
             "who is down takes no room that is left",
             shrunk().at_most(2).but(3, ChildFacts::down),
             &["db-3", "db-4"],
