@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::replace_pod::move_pod;
 use super::{CHILD_CHANGED, UNSEEN, not_written};
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::{Outcome, TaskContext, TaskError};
@@ -88,7 +89,11 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
     if let Some(sentence) = keeps(scope, &pod).await? {
         return Ok(Outcome::recheck(sentence, REQUEUE_STALE_PODS));
     }
-    match scope.fleet.cluster.delete(Target::of(Kind::Pod, &live.meta)).await {
+    let target = Target::of(Kind::Pod, &live.meta);
+    if scope.update.as_move().is_some() && live.is_ready() {
+        return move_pod(&*scope.fleet.cluster, target).await;
+    }
+    match scope.fleet.cluster.delete(target).await {
         Ok(()) => Ok(Outcome::waiting("waiting for the old pod to terminate")),
         Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
             Ok(Outcome::recheck(

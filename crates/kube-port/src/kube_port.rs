@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use kube::{
     Api, Client,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, ValidationDirective},
+    core::Status,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -15,7 +16,8 @@ use tokio::time::Instant;
 use crate::client::REQUEST_TIMEOUT;
 use crate::watch::PAGE;
 use crate::{
-    Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View, raw::RawObject,
+    Cluster, ClusterError, Eviction, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View,
+    raw::RawObject,
 };
 use windlass_clock::monotonic;
 use windlass_core::api::generated_suffixes::strip_generated_suffixes;
@@ -195,6 +197,35 @@ impl Cluster for KubeCluster {
             self.view.deleted(target.kind, &key, &target.uid);
         }
         Ok(())
+    }
+
+    async fn evict(&self, target: Target) -> Result<Eviction, ClusterError> {
+        let described = target.describe();
+        self.check_fence(&described)?;
+        let api = self.api(target.kind, &target.namespace);
+        let eviction = json!({
+            "apiVersion": "policy/v1", "kind": "Eviction",
+            "metadata": {"name": target.name, "namespace": target.namespace},
+            "deleteOptions": {"preconditions": {"uid": target.uid}},
+        });
+        let evicted = async {
+            let (name, params) = (&target.name, PostParams::default());
+            match api.create_subresource::<Value, Value>("eviction", name, &params, &eviction).await {
+                Ok(_) => Ok(Eviction::Done),
+                Err(kube::Error::Api(status)) if is_kept_by_budget(&status) => {
+                    Ok(Eviction::NotNow(status.message))
+                }
+                Err(error) => Err(error),
+            }
+        };
+        let answer =
+            within(&described, self.doubting(&target, evicted)).await.map_err(ClusterError::of_delete)?;
+        if answer != Eviction::Done {
+            return Ok(answer);
+        }
+        // The answer says nothing about the pod.
+        self.live_pod(&target.namespace, &target.name).await?;
+        Ok(answer)
     }
 
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
@@ -455,6 +486,11 @@ pub async fn strict(
             kube::Error::BuildRequest(kube::core::request::Error::BuildRequest(e.into()))
         })?;
     client.request(request).await
+}
+
+/// True if the API server evicts a pod later or, where two budgets select it, not before one of them is gone.
+fn is_kept_by_budget(status: &Status) -> bool {
+    status.code == 429 || (status.code == 500 && status.message.contains("PodDisruptionBudget"))
 }
 
 async fn within<T>(described: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {

@@ -35,6 +35,6 @@ pub use kube_port::{KubeCluster, strict};
 pub use metrics::PortMetrics;
 #[cfg(any(test, feature = "test-support"))]
 pub use port::MockCluster;
-pub use port::{Cluster, EventNote, LivePod, Part, PatchOp, Selector, Target};
+pub use port::{Cluster, EventNote, Eviction, LivePod, Part, PatchOp, Selector, Target};
 pub use view::View;
 pub use windlass_core::observed::{self, Key};

@@ -205,6 +205,15 @@ impl LivePod {
     }
 }
 
+/// The answer to a request to evict a pod.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Eviction {
+    /// The pod is being deleted.
+    Done,
+    /// Its budget does not allow it now, in the API server's words.
+    NotNow(String),
+}
+
 /// A selector, in the API server's own notation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Selector {
@@ -236,6 +245,9 @@ pub trait Cluster: Send + Sync {
 
     /// Deletes the object with the target's UID, with background propagation.
     async fn delete(&self, target: Target) -> Result<(), ClusterError>;
+
+    /// Evicts the pod with the target's UID, as its PodDisruptionBudget allows.
+    async fn evict(&self, target: Target) -> Result<Eviction, ClusterError>;
 
     /// Reads an object from the API server itself, for names whose holder no watch may show.
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError>;

@@ -29,7 +29,9 @@ use crate::probe::SidecarProber;
 use crate::probe::hooks::{HookClient, HookProber, HttpHookClient};
 use crate::render::RenderOptions;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
-use windlass_kube_port::{Cluster, ClusterError, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View};
+use windlass_kube_port::{
+    Cluster, ClusterError, Eviction, Key, Kind, LivePod, Part, PatchOp, Selector, Target, View,
+};
 
 /// A clock that the test sets.
 struct Moved(Mutex<DateTime<Utc>>);
@@ -165,6 +167,10 @@ impl Cluster for Port {
         drop(kept);
         self.view.deleted(target.kind, &Key::new(&target.namespace, &target.name), &target.uid);
         Ok(())
+    }
+
+    async fn evict(&self, target: Target) -> Result<Eviction, ClusterError> {
+        self.delete(target).await.map(|()| Eviction::Done)
     }
 
     async fn get(&self, kind: Kind, _: &str, name: &str) -> Result<Option<Value>, ClusterError> {

@@ -50,6 +50,8 @@ impl Machines {
 
     /// Grants the operator's account of the world the rights in deploy/rbac/drain.yaml.
     async fn grant(world: &World) {
+        let evict = windlass_harness::root().join("deploy/rbac/evict-one-namespace.yaml");
+        world.cp.kubectl(&["-n", &world.ns, "apply", "-f", evict.to_str().unwrap()]).await.ok();
         let file = windlass_harness::root().join("deploy/rbac/drain.yaml");
         let rights = std::fs::read_to_string(file).expect("the file");
         let objects: Vec<Value> = serde_saphyr::from_multiple(&rights).expect("YAML");

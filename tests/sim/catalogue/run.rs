@@ -352,6 +352,7 @@ impl Run {
                 let patch = json!({"podTemplate": {"spec": {"containers": containers}}});
                 world.patch_object(&scenario.of_nodes(&patch)).await;
             }
+            Change::Drain => world.drain().await,
             Change::Up => world.scale_by(1).await,
             Change::Down => world.scale_by(-1).await,
             Change::Repair => {

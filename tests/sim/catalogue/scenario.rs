@@ -41,6 +41,8 @@ pub enum Change {
     Retain,
     /// Its nodes and claims are to go from now on when the fleet is deleted.
     LetGo,
+    /// The machine of all its pods is drained, and another one is added.
+    Drain,
 }
 
 /// How the person who made the change reacts.
@@ -113,6 +115,10 @@ impl Scenario {
         all.push(Self::new("in-place/labels/5".into(), Change::Labels, 5, 1, false));
         all.push(Self::new("in-place/up-and-image/3".into(), Change::UpAndImage, 3, 1, false));
         all.push(Self::new("in-place/beside/3".into(), Change::Beside, 3, 1, false));
+        all.push(Self::new("drain/in-place/3".into(), Change::Drain, 3, 1, false));
+        all.push(Self::new("drain/sidecar/3".into(), Change::Drain, 3, 2, true));
+        all.push(Self { hooks: true, ..Self::new("drain/hooks/2".into(), Change::Drain, 2, 1, false) });
+        all.push(Self::blue_green("drain/blue-green/2", Change::Drain, 2));
         all.push(Self::new("upgrade/operator/3".into(), Change::Upgrade, 3, 1, false));
         let retain = Self::new("release/retain/3".into(), Change::Retain, 3, 1, false);
         all.push(Self { claims_go: true, ..retain });
@@ -154,6 +160,7 @@ impl Scenario {
             of("stall/3", Change::Stall, ONE),
             Self { hooks: true, ..of("hooks/3", Change::Image, ONE) },
             of("zones/4", Change::Image, TWO),
+            of("drain/4", Change::Drain, TWO),
         ]
     }
 

@@ -22,7 +22,7 @@ use windlass_sim::kubelet::{Kubelet, STEER_LABEL};
 use windlass_sim::{ApiService, AuditEntry, Cluster, ClusterClock, Image, Options, SimBody};
 
 use crate::catalogue::peers::Peers;
-use crate::catalogue::scenario::{NAMESPACE, Scenario};
+use crate::catalogue::scenario::{Change, NAMESPACE, Scenario};
 use crate::catalogue::sidecars::Sidecars;
 
 /// A running operator.
@@ -99,6 +99,17 @@ impl tower::Service<Request<Body>> for Network {
     }
 }
 
+/// The taint of a machine that is being drained.
+const LEAVING: &str = "example.com/leaving";
+
+fn machine(name: &str) -> Value {
+    let room = json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "100000"});
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "status": {"capacity": room, "allocatable": room},
+    })
+}
+
 fn definitions() -> &'static [Value] {
     static DEFINITIONS: std::sync::OnceLock<Vec<Value>> = std::sync::OnceLock::new();
     DEFINITIONS.get_or_init(|| {
@@ -122,12 +133,7 @@ impl World {
         for definition in definitions() {
             cluster.install(definition.clone()).unwrap();
         }
-        let room = json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "100000"});
-        let machine = json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "played-0"},
-            "status": {"capacity": room, "allocatable": room},
-        });
-        cluster.install(machine).unwrap();
+        cluster.install(machine("played-0")).unwrap();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         cluster.install(namespace).unwrap();
         Self::around(scenario, cluster, clock, Sidecars::default())
@@ -222,6 +228,11 @@ impl World {
             .hook_client(Arc::new(self.peers.clone()))
             .prometheus(PrometheusUrl::parse("http://prometheus").unwrap())
             .stateful_sets(self.scenario.is_held());
+        let operator = if self.scenario.change == Change::Drain {
+            operator.drain([LEAVING.to_owned()])
+        } else {
+            operator
+        };
         let operator =
             if self.upgraded { operator.pod_annotation("windlass.test/version", "2") } else { operator };
         let operator = if self.keeps_caches { operator } else { operator.without_caches() };
@@ -342,6 +353,13 @@ impl World {
     /// Cordons or uncordons the only machine.
     pub async fn cordon(&self, closed: bool) {
         self.patch("v1", "Node", "played-0", &json!({"spec": {"unschedulable": closed}})).await;
+    }
+
+    /// Drains the only machine, and adds another one.
+    pub async fn drain(&self) {
+        self.cluster.install(machine("spare")).unwrap();
+        let taint = json!([{"key": LEAVING, "effect": "NoSchedule"}]);
+        self.patch("v1", "Node", "played-0", &json!({"spec": {"taints": taint}})).await;
     }
 
     /// The StatefulSets in front of which the scenario puts a StatefulSetRollout.

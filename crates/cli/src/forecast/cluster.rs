@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use windlass_kube_port::{Cluster, ClusterError, Kind, LivePod, Part, PatchOp, Selector, Target, View};
+use windlass_kube_port::{
+    Cluster, ClusterError, Eviction, Kind, LivePod, Part, PatchOp, Selector, Target, View,
+};
 
 /// A cluster that is only queried.
 pub struct DryRunCluster {
@@ -88,6 +90,10 @@ impl Cluster for DryRunCluster {
     }
 
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
+        Err(never_written(&target.name))
+    }
+
+    async fn evict(&self, target: Target) -> Result<Eviction, ClusterError> {
         Err(never_written(&target.name))
     }
 

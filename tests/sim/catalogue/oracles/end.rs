@@ -151,7 +151,7 @@ pub fn end_of_these(objects: Vec<Value>) -> End {
                 "conditions": conditions(&object, &["Ready", "UpToDate", "Stalled", "Reconciling"]),
             }),
             "StatefulNode" => json!({
-                "spec": without_nothing(without(&object["spec"], &["grantID"])),
+                "spec": without_nothing(without(&object["spec"], &["grantID", "move"])),
                 "phase": status["phase"],
                 "runs": [status["currentImage"], status["podTemplateHash"]],
                 "conditions": conditions(&object, &["Ready", "SidecarReady", "Stalled", "Reconciling"]),

@@ -22,7 +22,7 @@ use windlass_sim::{AuditEntry, Failure};
 use crate::catalogue::faults::{self, Fault};
 use crate::catalogue::point::Point;
 use crate::catalogue::run::Report;
-use crate::catalogue::scenario::{Change, Follow};
+use crate::catalogue::scenario::{Change, Follow, NAMESPACE};
 use crate::catalogue::world::World;
 
 /// The evidence of a finished run.
@@ -75,6 +75,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     }
     hoard(evidence);
     hooks(evidence);
+    drained(evidence);
     if evidence.world.scenario.is_held() {
         held::examine(evidence);
     } else {
@@ -106,6 +107,18 @@ fn difference(evidence: &Evidence<'_>, baseline: &Report) -> Vec<String> {
         &end::by_role(&wanted, &baseline.active_set),
         &end::by_role(&found, &active_set(evidence.world)),
     )
+}
+
+/// No pod is left on a machine that was drained.
+fn drained(evidence: &mut Evidence<'_>) {
+    if evidence.world.scenario.change != Change::Drain {
+        return;
+    }
+    for pod in evidence.world.cluster.snapshot_of(NAMESPACE, &["Pod"]) {
+        if pod["spec"]["nodeName"] == "played-0" {
+            evidence.fail(format!("oracle 2: {} is still on the drained machine", pod["metadata"]["name"]));
+        }
+    }
 }
 
 /// Whatever is killed, lost or late: one rollout sends each request with one task, and runs one Job. A retry of a

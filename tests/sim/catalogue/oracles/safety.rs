@@ -494,11 +494,12 @@ impl Watcher {
         let grant = unread.map_or_else(|| Grant::of(&node), |(_, earlier)| earlier.clone());
         // The pod's own hash counts, whatever the StatefulSet's revision is now.
         let at_grant = self.words.made_of(name, &before.revision) == Some(&grant.hash);
-        if at_grant && before.ready && !self.disturbed.contains_key(name) {
+        let is_moved = node.moves == before.uid;
+        if at_grant && before.ready && !is_moved && !self.disturbed.contains_key(name) {
             self.fail(format!("oracle 4: Windlass deletes {pod}, which is at its grant"));
         }
         let is_spent = !grant.hash.is_empty() && grant.id == grant.spent;
-        if is_spent && before.runs && !self.tampered {
+        if is_spent && before.runs && !is_moved && !self.tampered {
             self.fail(format!(
                 "oracle 4: Windlass deletes {pod}, whose main container runs, and its grant is spent"
             ));

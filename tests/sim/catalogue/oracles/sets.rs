@@ -172,10 +172,13 @@ impl Sets {
     /// Checks a deleted pod, or a write of a StatefulSet's template.
     pub fn effect(name: &str, around: &Around<'_>) -> Option<String> {
         let fleet = around.stored.fleet.as_ref().filter(|_| around.by_operator)?;
-        let was_ready = around.stored.pods.get(&format!("{name}-0")).is_some_and(|pod| pod.ready);
+        let pod = around.stored.pods.get(&format!("{name}-0"));
+        let was_ready = pod.is_some_and(|pod| pod.ready);
         // An existing grant is continued; whether it may be given is checked elsewhere.
         let granted = around.stored.nodes.get(name).is_some_and(|node| node.grant_id != node.spent_id);
-        (was_ready && !granted && is_not_to_be_touched(name, fleet, around))
+        let moves = around.stored.nodes.get(name).map(|node| node.moves.as_str()).unwrap_or_default();
+        let is_moved = pod.is_some_and(|pod| pod.uid == moves);
+        (was_ready && !granted && !is_moved && is_not_to_be_touched(name, fleet, around))
             .then(|| format!("oracle 4: {name} is taken down before any promotion: {fleet:?}"))
     }
 

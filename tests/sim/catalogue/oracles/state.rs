@@ -72,6 +72,8 @@ pub struct NodeState {
     pub plan: PlanState,
     /// `removalID`; empty without one.
     pub removal_id: String,
+    /// The UID of the pod that it is to move to another machine.
+    pub moves: String,
     /// What its spec asks for.
     pub template: Value,
 }
@@ -96,6 +98,7 @@ pub struct PodState {
     pub runs: bool,
     pub leaving: bool,
     pub revision: String,
+    pub uid: String,
 }
 
 /// The stored objects, as far as safety depends on them.
@@ -183,6 +186,7 @@ pub fn node(object: &Value) -> NodeState {
         failed: status["phase"] == "Failed",
         plan: plan(&status["plan"]),
         removal_id: text(&spec["removalID"]),
+        moves: text(&spec["move"]["podUID"]),
         template: main_template(spec),
     }
 }
@@ -212,5 +216,6 @@ pub fn pod(object: &Value) -> PodState {
         runs: ready || runs,
         leaving: object["metadata"]["deletionTimestamp"].is_string(),
         revision: text(&object["metadata"]["labels"]["controller-revision-hash"]),
+        uid: text(&object["metadata"]["uid"]),
     }
 }
