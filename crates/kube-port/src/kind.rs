@@ -29,6 +29,8 @@ pub enum Kind {
     Job,
     /// Core PersistentVolumeClaim.
     PersistentVolumeClaim,
+    /// `policy` PodDisruptionBudget.
+    PodDisruptionBudget,
     /// Core Secret. Never watched; read by name if a sidecar needs a token.
     Secret,
     /// `events.k8s.io` Event.
@@ -51,6 +53,7 @@ impl Kind {
             Self::Pod => "Pod",
             Self::Job => "Job",
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::Secret => "Secret",
             Self::Event => "Event",
         }
@@ -70,6 +73,7 @@ impl Kind {
             }
             Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
+            Self::PodDisruptionBudget => ("policy", "v1"),
             Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Secret => ("", "v1"),
             Self::Event => ("events.k8s.io", "v1"),
         }

@@ -16,8 +16,8 @@ use crate::{
     Cache, Key, Kind,
     freshness::Freshness,
     observed::{
-        Meta, ObservedClaim, ObservedFleet, ObservedNode, ObservedObject, ObservedPod, ObservedRevision,
-        ObservedRollout, ObservedService, ObservedStatefulSet,
+        Meta, ObservedBudget, ObservedClaim, ObservedFleet, ObservedNode, ObservedObject, ObservedPod,
+        ObservedRevision, ObservedRollout, ObservedService, ObservedStatefulSet,
     },
     raw::{RawObject, Sent},
     refusal_store::Refusals,
@@ -43,6 +43,8 @@ pub struct View {
     pub services: Cache<ObservedService>,
     /// Volume claims of nodes.
     pub claims: Cache<ObservedClaim>,
+    /// All PodDisruptionBudgets, also those of others.
+    pub budgets: Cache<ObservedBudget>,
     /// Revisions of fleets.
     pub revisions: Cache<ObservedRevision>,
     /// `WorkerDeployments`.
@@ -105,6 +107,7 @@ impl View {
             && self.pods.is_ready()
             && self.services.is_ready()
             && self.claims.is_ready()
+            && self.budgets.is_ready()
             && self.revisions.is_ready()
             && self.refusals.is_settled()
     }
@@ -136,6 +139,7 @@ impl View {
             + self.pods.changes()
             + self.services.changes()
             + self.claims.changes()
+            + self.budgets.changes()
             + self.revisions.changes()
             + self.rollouts.changes()
             + self.workers.changes()
@@ -166,6 +170,7 @@ impl View {
             Kind::Pod => self.pods.take_in(object, &meta),
             Kind::Service => self.services.take_in(object, &meta),
             Kind::PersistentVolumeClaim => self.claims.take_in(object, &meta),
+            Kind::PodDisruptionBudget => self.budgets.take_in(object, &meta),
             Kind::ControllerRevision if meta.label(LABEL_WORKERS).is_some() => {
                 self.worker_revisions.take_in(object, &meta)
             }
@@ -250,6 +255,7 @@ impl View {
             Kind::Pod => self.pods.deleted(key, uid),
             Kind::Service => self.services.deleted(key, uid),
             Kind::PersistentVolumeClaim => self.claims.deleted(key, uid),
+            Kind::PodDisruptionBudget => self.budgets.deleted(key, uid),
             Kind::ControllerRevision => {
                 self.revisions.deleted(key, uid);
                 self.worker_revisions.deleted(key, uid);
