@@ -248,12 +248,7 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         }
         return Ok(None);
     };
-    // Between the write that moves traffic and the status write that records it, the Service is ahead of the status.
-    // The Service's annotation names the set that it was moved to. If a person changes or deletes the Service
-    // meanwhile, the plan still records that traffic was moved.
-    let is_moved = |set: &SetName| known.as_ref().is_some_and(|service| is_switched(service, set));
-    let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
-    let moved_to = entrant.filter(|set| is_moved(set) || has_moved_traffic(fleet));
+    let moved_to = moved_to(fleet, known.as_deref());
     let set = moved_to.clone().unwrap_or_else(|| fleet.facts().set.clone());
     let mut manifest = render::fleet_service(&identity(fleet), &TemplateMeta::default(), &wanted.ports, &set);
     if let Some(set) = &moved_to {
@@ -305,6 +300,15 @@ pub async fn apply_service(fleet: &FleetScope) -> Result<Option<String>, Reconci
         }
     }
     Ok(None)
+}
+
+/// The new set, if traffic was moved to it and the status still names the old one. Between the write that moves traffic
+/// and the status write that records it, the Service is ahead of the status. The Service's annotation names the set that
+/// it was moved to. If a person changes or deletes the Service meanwhile, the plan still records that traffic was moved.
+pub(super) fn moved_to(fleet: &FleetScope, service: Option<&ObservedService>) -> Option<SetName> {
+    let is_moved = |set: &SetName| service.is_some_and(|service| is_switched(service, set));
+    let entrant = fleet.set_rollout().filter(|r| r.stage == Stage::Promoting).map(|r| r.entrant);
+    entrant.filter(|set| is_moved(set) || has_moved_traffic(fleet))
 }
 
 /// The Service that has the name of the fleet's. If it is the fleet's own, and lacks the label that the watches select

@@ -2,6 +2,7 @@
 //! only if something differs. The planner decides what is written.
 
 mod admission;
+pub mod disruption_budget;
 pub mod dry_runs;
 mod error;
 pub mod fleet_children;

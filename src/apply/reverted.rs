@@ -26,6 +26,12 @@ pub fn service_of(uid: &str) -> String {
     format!("{uid}/service")
 }
 
+/// The id of the record of a fleet's PodDisruptionBudget.
+#[must_use]
+pub fn budget_of(uid: &str) -> String {
+    format!("{uid}/budget")
+}
+
 /// The operations that bring a child to its desired state, or none if admission is known to change them.
 #[must_use]
 pub fn due(probes: &ProbeCache, id: &str, meta: &Meta, ops: Vec<PatchOp>) -> Vec<PatchOp> {

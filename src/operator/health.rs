@@ -293,6 +293,7 @@ mod tests {
         view.pods.end_relist();
         view.services.end_relist();
         view.claims.end_relist();
+        view.budgets.end_relist();
         view.revisions.end_relist();
         view.refusals.settle();
         (health, view)

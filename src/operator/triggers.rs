@@ -41,7 +41,7 @@ pub fn start(
     let triggers = Triggers { view: view.clone(), fleets, nodes };
     let api = |kind| scope.api(client, view, kind);
     let v = || view.clone();
-    let streams: [(Kind, BoxStream<'static, Meta>); 7] = [
+    let streams: [(Kind, BoxStream<'static, Meta>); 8] = [
         (
             Kind::NodeDeployment,
             watch(api(Kind::NodeDeployment), None, Kind::NodeDeployment, v(), |v| &v.fleets),
@@ -62,6 +62,10 @@ pub fn start(
                 v(),
                 |v| &v.claims,
             ),
+        ),
+        (
+            Kind::PodDisruptionBudget,
+            watch(api(Kind::PodDisruptionBudget), None, Kind::PodDisruptionBudget, v(), |v| &v.budgets),
         ),
         (
             Kind::ControllerRevision,
@@ -231,6 +235,11 @@ impl Triggers {
                 }
                 self.node(&namespace, node);
             }
+            // Any fleet of the namespace may have pods that a budget of somebody else selects.
+            Kind::PodDisruptionBudget => match owner(Kind::NodeDeployment.name()) {
+                Some(_) if meta.is_managed() => self.fleet(&namespace, name),
+                _ => self.every_fleet(&namespace),
+            },
             Kind::ControllerRevision => match fleet() {
                 Some(fleet) => self.fleet(&namespace, fleet),
                 None => self.every_fleet(&namespace),
@@ -453,5 +462,26 @@ mod tests {
             requests.triggers.on_change(Kind::Pod, &gone);
             assert_eq!(only(&mut requests.nodes, "db-0"), Duration::ZERO, "a pod that is gone");
         }
+    }
+
+    #[test]
+    fn foreign_budget_requeues_every_fleet_and_own_budget_only_its_own() {
+        let mut requests = Requests::of_fleet_db();
+        let fleet = object("db2", 2, &json!({"spec": {}}));
+        requests.triggers.view.fleets.observe(ObservedFleet::read(&fleet));
+        let mut requeued_by = |metadata: Value| {
+            let budget = json!({"metadata": metadata});
+            requests.triggers.on_change(Kind::PodDisruptionBudget, &Meta::read(&budget));
+            std::iter::from_fn(|| requests.fleets.try_recv().ok()).map(|r| r.key.name).collect::<Vec<_>>()
+        };
+        let owners = json!([{"kind": "NodeDeployment", "name": "db", "uid": "u", "controller": true}]);
+        let labels = json!({"app.kubernetes.io/managed-by": "windlass"});
+        let own = json!({"namespace": "shop", "name": "db", "labels": labels, "ownerReferences": owners});
+        assert_eq!(requeued_by(own), ["db"]);
+        let both = ["db", "db2"];
+        let edited = json!({"namespace": "shop", "name": "db", "ownerReferences": owners});
+        assert_eq!(requeued_by(edited), both);
+        assert_eq!(requeued_by(json!({"namespace": "shop", "name": "theirs"})), both);
+        assert!(requeued_by(json!({"namespace": "other", "name": "theirs"})).is_empty());
     }
 }

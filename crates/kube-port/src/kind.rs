@@ -31,6 +31,8 @@ pub enum Kind {
     PersistentVolumeClaim,
     /// Core Node: a machine. Watched only if drains are carried out.
     Node,
+    /// `policy` PodDisruptionBudget.
+    PodDisruptionBudget,
     /// Core Secret. Never watched; read by name if a sidecar needs a token.
     Secret,
     /// `events.k8s.io` Event.
@@ -54,6 +56,7 @@ impl Kind {
             Self::Job => "Job",
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
             Self::Node => "Node",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::Secret => "Secret",
             Self::Event => "Event",
         }
@@ -73,6 +76,7 @@ impl Kind {
             }
             Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
+            Self::PodDisruptionBudget => ("policy", "v1"),
             Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Node | Self::Secret => ("", "v1"),
             Self::Event => ("events.k8s.io", "v1"),
         }

@@ -16,8 +16,8 @@ use crate::{
     Cache, Key, Kind,
     freshness::Freshness,
     observed::{
-        Meta, ObservedClaim, ObservedFleet, ObservedMachine, ObservedNode, ObservedObject, ObservedPod,
-        ObservedRevision, ObservedRollout, ObservedService, ObservedStatefulSet,
+        Meta, ObservedBudget, ObservedClaim, ObservedFleet, ObservedMachine, ObservedNode, ObservedObject,
+        ObservedPod, ObservedRevision, ObservedRollout, ObservedService, ObservedStatefulSet,
     },
     raw::{RawObject, Sent},
     refusal_store::Refusals,
@@ -45,6 +45,8 @@ pub struct View {
     pub claims: Cache<ObservedClaim>,
     /// Machines. Empty unless drains are carried out.
     pub machines: Cache<ObservedMachine>,
+    /// All PodDisruptionBudgets, also those of others.
+    pub budgets: Cache<ObservedBudget>,
     /// Revisions of fleets.
     pub revisions: Cache<ObservedRevision>,
     /// `WorkerDeployments`.
@@ -133,6 +135,7 @@ impl View {
             && self.pods.is_ready()
             && self.services.is_ready()
             && self.claims.is_ready()
+            && self.budgets.is_ready()
             && self.revisions.is_ready()
             && self.refusals.is_settled()
     }
@@ -164,6 +167,7 @@ impl View {
             + self.pods.changes()
             + self.services.changes()
             + self.claims.changes()
+            + self.budgets.changes()
             + self.revisions.changes()
             + self.machines.changes()
             + self.rollouts.changes()
@@ -196,6 +200,7 @@ impl View {
             Kind::Service => self.services.take_in(object, &meta),
             Kind::PersistentVolumeClaim => self.claims.take_in(object, &meta),
             Kind::Node => self.machines.take_in(object, &meta),
+            Kind::PodDisruptionBudget => self.budgets.take_in(object, &meta),
             Kind::ControllerRevision if meta.label(LABEL_WORKERS).is_some() => {
                 self.worker_revisions.take_in(object, &meta)
             }
@@ -281,6 +286,7 @@ impl View {
             Kind::Service => self.services.deleted(key, uid),
             Kind::PersistentVolumeClaim => self.claims.deleted(key, uid),
             Kind::Node => self.machines.deleted(key, uid),
+            Kind::PodDisruptionBudget => self.budgets.deleted(key, uid),
             Kind::ControllerRevision => {
                 self.revisions.deleted(key, uid);
                 self.worker_revisions.deleted(key, uid);

@@ -169,6 +169,17 @@ const BUILTIN: &[Row] = &[
     // Only stored: tests simulate its controller.
     ("apps", "v1", "Deployment", "deployments", true, true, "", "deploy", ""),
     ("batch", "v1", "Job", "jobs", true, true, "batch.Job", "", "status.successful"),
+    (
+        "policy",
+        "v1",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        true,
+        true,
+        "policy.PodDisruptionBudget",
+        "pdb",
+        "",
+    ),
     ("coordination.k8s.io", "v1", "Lease", "leases", true, false, "coordination.Lease", "", ""),
     (
         "storage.k8s.io",

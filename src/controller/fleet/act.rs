@@ -7,7 +7,7 @@ use super::context::Fleet;
 use super::decide::{Action, Decided, Stored};
 use crate::api::{NodeDeploymentStatus, RawPlan, Reason};
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
-use crate::apply::{fleet_children, fleet_objects};
+use crate::apply::{disruption_budget, fleet_children, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::save::Urgency;
@@ -115,6 +115,10 @@ impl Fleet<'_> {
                 self.scope.block(Blocker::Service(sentence));
             }
             Ok(None) => {}
+            Err(error) => self.note(error),
+        }
+        match disruption_budget::apply(&self.scope).await {
+            Ok(found) => self.report.budget = Some(found.map_or(Ok(()), Err)),
             Err(error) => self.note(error),
         }
         if let Err(error) = fleet_children::apply_at_once(&self.scope).await {

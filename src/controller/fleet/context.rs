@@ -10,6 +10,7 @@ use crate::api::{Reason, RevisionName};
 use crate::controller::events::Event;
 use crate::controller::{Context, ReconcileError};
 use crate::planner::fleet::Blocker;
+use crate::planner::fleet::budget::BudgetProblem;
 use crate::planner::fleet::requests::Remark;
 use crate::tasks::FleetScope;
 use windlass_kube_port::observed::ObservedFleet;
@@ -33,6 +34,8 @@ pub(super) struct ReconcileFindings {
     pub(super) update_revision: Option<RevisionName>,
     /// What could not be applied although the rest continues, in one sentence.
     pub(super) not_applied: Option<String>,
+    /// What keeps the fleet from its PodDisruptionBudget; `None` if that was not examined.
+    pub(super) budget: Option<Result<(), BudgetProblem>>,
     /// What the removal of a set waits for, in one sentence.
     pub(super) waits_for: Option<String>,
     /// True if the removal of a node depends on nodes that are not in the state that was assumed.

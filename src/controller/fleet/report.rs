@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::act::{Acted, StatusChange, Then};
 use super::context::Fleet;
-use crate::api::conditions::{self, UP_TO_DATE};
+use crate::api::conditions::{self, DISRUPTION_BUDGET_READY, UP_TO_DATE};
 use crate::api::names::ANNOTATION_RETRY;
 use crate::api::{NodeDeploymentStatus, Reason};
 use crate::apply::fleet_objects;
@@ -13,12 +13,13 @@ use crate::controller::record::Progress;
 use crate::controller::save::{Urgency, save};
 use crate::controller::{Next, ReconcileError};
 use crate::engine::Plan;
+use crate::planner::fleet::budget::BudgetProblem;
 use crate::planner::fleet::report::{
     Findings, build_id, clear_completed_requests, facts_under, is_kept_from_going, is_news, next_deadline,
 };
 use crate::planner::fleet::requests::{self, Remark};
 use crate::planner::fleet::status::RefreshInput;
-use crate::planner::fleet::{Blocker, FleetFacts, refresh, release};
+use crate::planner::fleet::{Blocker, FleetFacts, budget, refresh, release};
 use windlass_kube_port::Kind;
 use windlass_kube_port::observed::ObservedNode;
 
@@ -65,6 +66,9 @@ impl Fleet<'_> {
             now: self.now,
         };
         refresh(&mut status, &facts, &input);
+        if let Some(found) = &self.report.budget {
+            budget::report(&mut status, found.as_ref().copied(), meta.generation, self.now);
+        }
         let before = &*self.stored.status;
         let remarks = self.remarks(&status);
         let sentences: Vec<&str> = remarks.iter().map(|remark| remark.sentence.as_str()).collect();
@@ -92,6 +96,7 @@ impl Fleet<'_> {
             }
         };
         self.record_status_events(&status, &facts, plan);
+        self.record_budget_event();
         // An event follows the first write that reported it, so an operator that starts sends none.
         for Remark { sentence, event } in remarks.iter().filter(|remark| !said.contains(&remark.sentence)) {
             if let Some((reason, cause)) = event {
@@ -151,6 +156,15 @@ impl Fleet<'_> {
         }
     }
 
+    /// Sent once, after the first write that reports the problem.
+    fn record_budget_event(&self) {
+        let Some(Err(BudgetProblem { reason, message })) = &self.report.budget else { return };
+        let said = conditions::find(&self.stored.status.conditions, DISRUPTION_BUDGET_READY);
+        if said.is_none_or(|said| said.message != *message) {
+            self.warn(*reason, message, message);
+        }
+    }
+
     /// When to requeue if no event comes first.
     fn requeue(&self, next: Next, facts: &FleetFacts) -> Next {
         let status = &self.scope.fleet.status;
@@ -167,6 +181,7 @@ impl Fleet<'_> {
             || is_kept_from_going(status, facts, self.now)
             || facts.findings.blocker.is_some()
             || self.report.not_applied.is_some()
+            || matches!(self.report.budget, Some(Err(_)))
             || !facts.conflicts.is_empty();
         if is_stuck { next.within(REQUEUE_INVALID_SPEC) } else { next }
     }

@@ -1,6 +1,7 @@
 //! Single reconciles of the controllers, on a port that keeps objects in memory: what is written, which events are
 //! recorded, and when the object is requeued. Whole rollouts are tested on the simulated cluster.
 
+mod budget;
 mod fleet;
 mod fleet_sets;
 mod jobs;
@@ -53,14 +54,14 @@ struct Kept {
     count: u64,
     /// The objects that were removed: one that is made again has another UID.
     removed: BTreeSet<(&'static str, String)>,
-    /// Admission that changes each written StatefulSet.
-    admission: Option<fn(&mut Value)>,
+    /// Admission that changes each written object of a kind.
+    admission: Option<(Kind, fn(&mut Value))>,
 }
 
 impl Kept {
     /// What the API server does to an object that a patch has changed: admission, and the next generation.
     fn admit(&self, kind: Kind, before: &Value, object: &mut Value) {
-        if let Some(admission) = self.admission.filter(|_| kind == Kind::StatefulSet) {
+        if let Some((_, admission)) = self.admission.filter(|(of, _)| *of == kind) {
             admission(object);
         }
         if object["spec"] != before["spec"] {
@@ -163,7 +164,9 @@ impl Cluster for Port {
         self.called(format!("delete {} {}", target.kind.name(), target.name))?;
         let mut kept = self.kept.lock().unwrap();
         kept.count += 1;
-        kept.objects.remove(&(target.kind.name(), target.name.clone()));
+        let id = (target.kind.name(), target.name.clone());
+        kept.objects.remove(&id);
+        kept.removed.insert(id);
         drop(kept);
         self.view.deleted(target.kind, &Key::new(&target.namespace, &target.name), &target.uid);
         Ok(())
@@ -282,13 +285,13 @@ impl Stage {
         let mut object = self.get(kind, name);
         let before = object["spec"].clone();
         json_patch::merge(&mut object, patch);
-        if let Some(admission) = self
+        if let Some((_, admission)) = self
             .port
             .kept
             .lock()
             .unwrap()
             .admission
-            .filter(|_| kind == Kind::StatefulSet && patch["status"].is_null())
+            .filter(|(of, _)| *of == kind && patch["status"].is_null())
         {
             admission(&mut object);
         }
@@ -318,7 +321,12 @@ impl Stage {
 
     /// From now on admission does this to every StatefulSet that is written.
     fn admits(&self, admission: fn(&mut Value)) {
-        self.port.kept.lock().unwrap().admission = Some(admission);
+        self.admits_of(Kind::StatefulSet, admission);
+    }
+
+    /// The same for another kind.
+    fn admits_of(&self, kind: Kind, admission: fn(&mut Value)) {
+        self.port.kept.lock().unwrap().admission = Some((kind, admission));
     }
 
     /// From now on calls whose log entry begins with this text get this error.

@@ -4,6 +4,7 @@
 mod abort;
 mod answered;
 mod as_written;
+mod budget;
 mod change;
 mod claims;
 mod coexistence;

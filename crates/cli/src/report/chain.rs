@@ -10,7 +10,7 @@ use super::fleet::not_seen;
 use super::stateful_sets::not_held;
 use super::{FleetReport, Health, Seen, SeenPod, SeenStatefulSets, StatefulSetsReport, TaskReport, Verdict};
 use windlass_core::api::at_hook::message_of;
-use windlass_core::api::conditions::{READY, STALLED, Truth, UP_TO_DATE};
+use windlass_core::api::conditions::{DISRUPTION_BUDGET_READY, READY, STALLED, Truth, UP_TO_DATE};
 use windlass_core::api::{Condition, HookState, Reason, Stage, StatefulSetStatus, TaskType};
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::{Plan, TaskState};
@@ -543,7 +543,7 @@ pub fn unhealthy_conditions(conditions: &[Condition]) -> Vec<&Condition> {
             c.status == Truth::True.as_ref()
                 && (c.message.is_empty() || !conditions.iter().any(|other| has_message(other, &c.message)))
         }
-        READY => c.status == Truth::False.as_ref(),
+        READY | DISRUPTION_BUDGET_READY => c.status == Truth::False.as_ref(),
         _ => false,
     };
     conditions.iter().filter(explains).collect()

@@ -7,7 +7,9 @@ use super::images;
 use super::node::{self, Goal};
 use super::requests::not_begun;
 use super::{Health, NodeReport, Seen, age, node_seconds};
-use windlass_core::api::conditions::{self, READY, RECONCILING, STALLED, Truth, UP_TO_DATE};
+use windlass_core::api::conditions::{
+    self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, Truth, UP_TO_DATE,
+};
 use windlass_core::api::names::ANNOTATION_LAST_REQUEST;
 use windlass_core::api::{FleetPhase, HookStatus, LastRequest, NodeDeploymentSpec, Reason, Rollout, Stage};
 use windlass_core::planner::fleet::requests;
@@ -212,7 +214,8 @@ pub struct FleetReport {
     /// Since when, if a node blocks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<DateTime<Utc>>,
-    /// Requests without effect, and what its strategy does not support, each in a sentence.
+    /// Requests without effect, what its strategy does not support, and why it has no PodDisruptionBudget, each in a
+    /// sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Who paused it and why, if `windlass pause` recorded that: `alice: vacuum first`; empty while it is not paused.
@@ -368,7 +371,9 @@ fn said_besides(seen: &Seen) -> Vec<String> {
         return Vec::new();
     };
     let remarks = requests::remarks(&fleet.meta, spec, &fleet.status);
-    remarks.into_iter().map(|remark| remark.sentence).collect()
+    let budget = conditions::find(&fleet.status.conditions, DISRUPTION_BUDGET_READY);
+    let budget = budget.map(|budget| budget.message.clone());
+    remarks.into_iter().map(|remark| remark.sentence).chain(budget).collect()
 }
 
 fn paused_by(seen: &Seen) -> Option<String> {

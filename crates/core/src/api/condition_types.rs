@@ -20,6 +20,9 @@ pub const SIDECAR_READY: &str = "SidecarReady";
 /// Condition type of a StatefulSetRollout: only Windlass updates the pods of its StatefulSets.
 pub const HELD: &str = "Held";
 
+/// Condition type of a fleet: its PodDisruptionBudget is as desired. Present only while it is not.
+pub const DISRUPTION_BUDGET_READY: &str = "DisruptionBudgetReady";
+
 /// Condition type: kstatus interprets `True` as failed.
 pub const STALLED: &str = "Stalled";
 

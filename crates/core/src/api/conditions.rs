@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use super::condition_types::{
-    HELD, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS, SIDECAR_READY, STALLED, Truth,
-    UP_TO_DATE,
+    DISRUPTION_BUDGET_READY, HELD, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS,
+    SIDECAR_READY, STALLED, Truth, UP_TO_DATE,
 };
 use crate::engine::sentence::cut;
 

@@ -50,7 +50,7 @@ pub use node_deployment::{
 pub use packed::PackedTexts;
 pub use phases::{FleetPhase, NodePhase};
 pub use plan_field::RawPlan;
-pub use policies::{ClaimRetention, DeletionPolicy};
+pub use policies::{ClaimRetention, DeletionPolicy, DisruptionBudget};
 pub use problem::Problem;
 pub use reasons::Reason;
 pub use rollout::{NodeCounts, Rollout, Stage, Unconverged};

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::policies::DeletionPolicy;
+use super::policies::{DeletionPolicy, DisruptionBudget};
 use super::{BuildId, Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
 
 /// The desired state of a fleet: its nodes, and how a change to them rolls out.
@@ -75,6 +75,10 @@ pub struct NodeDeploymentSpec {
     /// them and their volumes. Defaults to Delete.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
+    /// Whether Windlass creates a PodDisruptionBudget with `minAvailable` = `replicas` - `maxUnavailable`.
+    /// Defaults to Managed.
+    #[serde(default)]
+    pub disruption_budget: DisruptionBudget,
     /// The number of unreferenced revisions to keep. Defaults to 10.
     #[serde(default = "ten")]
     #[schemars(range(min = 0))]

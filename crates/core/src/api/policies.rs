@@ -1,4 +1,4 @@
-//! The policies for the objects and volume claims that a deleted fleet or node leaves behind.
+//! The policies for the objects and volume claims that a deleted fleet or node leaves behind, and for evictions.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -21,6 +21,16 @@ pub enum ClaimRetention {
     Retain,
     /// The volume claims are deleted with the node.
     Delete,
+}
+
+/// Whether Windlass creates a PodDisruptionBudget for a fleet.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum DisruptionBudget {
+    /// Windlass creates one that lets evictions take as many nodes as the wave.
+    #[default]
+    Managed,
+    /// Windlass creates none.
+    None,
 }
 
 impl ClaimRetention {

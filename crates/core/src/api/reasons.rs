@@ -4,8 +4,8 @@
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
 use super::condition_types::{
-    HELD, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS, SIDECAR_READY, STALLED, Truth,
-    UP_TO_DATE,
+    DISRUPTION_BUDGET_READY, HELD, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS,
+    SIDECAR_READY, STALLED, Truth, UP_TO_DATE,
 };
 
 /// The reason for a condition's status, for an event, or for a node that has not converged.
@@ -81,6 +81,9 @@ pub enum Reason {
     Held,
     StrategyOverwritten,
     StatefulSetMissing,
+    NameTaken,
+    BudgetsOverlap,
+    Rejected,
 }
 
 /// A condition type, a status, and the reasons that a condition may have with this status.
@@ -159,6 +162,7 @@ pub const OF_FLEETS: &[Reasons] = &[
     (STALLED, Truth::False, &[Reason::Progressing]),
     (RECONCILING, Truth::True, &[Reason::Progressing]),
     (RECONCILING, Truth::False, &[Reason::Settled]),
+    (DISRUPTION_BUDGET_READY, Truth::False, &[Reason::NameTaken, Reason::BudgetsOverlap, Reason::Rejected]),
 ];
 
 /// The conditions that only a StatefulSetRollout has. Its other conditions are those of a fleet.
@@ -219,6 +223,9 @@ pub const EVENTS_OF_FLEETS: &[Reason] = &[
     Reason::SkipRefused,
     Reason::HookFailed,
     Reason::ApprovalRequested,
+    Reason::NameTaken,
+    Reason::BudgetsOverlap,
+    Reason::Rejected,
 ];
 
 /// The reasons of the operator's events that only StatefulSetRollouts have. They also have those of fleets.

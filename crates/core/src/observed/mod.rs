@@ -18,8 +18,8 @@ use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
 use crate::api::{
-    BuiltFor, JsonText, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared, StatefulNodeSpec,
-    StatefulNodeStatus, StatefulSetRolloutSpec, StatefulSetRolloutStatus,
+    BuiltFor, IntOrString, JsonText, NodeDeploymentSpec, NodeDeploymentStatus, PodTemplateHash, Shared,
+    StatefulNodeSpec, StatefulNodeStatus, StatefulSetRolloutSpec, StatefulSetRolloutStatus,
     names::{
         ANNOTATION_KUBECTL_RESTART, ANNOTATION_TEMPLATE_HASH, LABEL_DEPLOYMENT, LABEL_MANAGED_BY,
         LABEL_WORKERS, MANAGER,
@@ -212,6 +212,19 @@ pub struct ObservedService {
     pub meta: Meta,
     /// Its spec, stored as text because it is rarely read.
     pub spec: JsonText,
+}
+
+/// A PodDisruptionBudget: one of Windlass, or of anybody else.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedBudget {
+    /// Its metadata.
+    pub meta: Meta,
+    /// `spec.selector`; without one, it selects no pod.
+    pub selector: Option<LabelSelector>,
+    /// `spec.minAvailable`.
+    pub min_available: Option<IntOrString>,
+    /// `spec.maxUnavailable`.
+    pub max_unavailable: Option<IntOrString>,
 }
 
 /// A volume claim.
@@ -515,6 +528,20 @@ struct ServiceJson {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
+struct BudgetJson {
+    spec: BudgetSpecJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct BudgetSpecJson {
+    selector: Option<LabelSelector>,
+    min_available: Option<IntOrString>,
+    max_unavailable: Option<IntOrString>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct RevisionJson {
     revision: i64,
     data: Value,
@@ -523,6 +550,11 @@ struct RevisionJson {
 observed! {
     ObservedPod, by_fleet_or_set, read_pod,
     ObservedService, by_owner, |object: ServiceJson, meta| Self { meta, spec: JsonText::from(&object.spec) },
+    // Its status changes with each pod, and nothing reads it.
+    ObservedBudget, by_owner, |object: BudgetJson, meta| {
+        let BudgetSpecJson { selector, min_available, max_unavailable } = object.spec;
+        Self { meta, selector, min_available, max_unavailable }
+    },
     ObservedClaim, by_owners, |_: IgnoredAny, meta| Self { meta },
     ObservedMachine, no_group, |object: MachineJson, meta: Meta| Self {
         // Its kubelet changes labels and annotations often, and nothing depends on them.

@@ -71,7 +71,7 @@ impl World {
         tokio::spawn(async move {
             let mut version = 0;
             loop {
-                tokio::time::sleep(Duration::from_millis(20)).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
                 if watched.version() == version {
                     continue;
                 }

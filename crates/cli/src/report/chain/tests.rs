@@ -54,6 +54,21 @@ fn chain_leads_from_condition_to_kubelet_message_and_commands() {
     );
 }
 
+#[test]
+fn problem_of_the_budget_is_a_remark_and_a_link() {
+    let (mut fleet, nodes) = (fleet(), nodes());
+    let message = "PodDisruptionBudget theirs selects pods of this fleet";
+    let condition = json!({"type": "DisruptionBudgetReady", "status": "False", "reason": "BudgetsOverlap",
+        "message": message, "lastTransitionTime": "2026-01-01T04:00:00Z"});
+    fleet["status"]["conditions"].as_array_mut().unwrap().push(condition);
+    let seen = seen(&fleet, &nodes);
+    let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
+    assert_eq!(report.remarks, [message]);
+    let links = of_fleet(&seen, &report, &[]).links;
+    let says = format!("DisruptionBudgetReady=False BudgetsOverlap: {message}");
+    assert!(links.iter().any(|link| link.depth == 0 && link.says == says), "{links:#?}");
+}
+
 fn pod_of(node: &str, image: &str, status: &serde_json::Value) -> ObservedPod {
     let annotations: serde_json::Map<String, serde_json::Value> =
         BuiltFor { hash: "v1:a".into(), image: "db:1.2".into(), main_container: "db".into() }

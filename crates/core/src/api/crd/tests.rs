@@ -12,6 +12,7 @@ use crate::api::names::{RESERVED_ANNOTATIONS, RESERVED_LABELS, SIDECAR_CONTAINER
 use cases::{By, Case};
 
 /// The API server rejects the annotation of `kubectl apply` above 256 KiB. A CRD far below that limit stays readable.
+/// The largest one grows with each field of a fleet.
 const SIZE_LIMIT_BYTES: usize = 100_000;
 
 fn schema_of(crd: &CustomResourceDefinition) -> &JSONSchemaProps {
@@ -262,6 +263,7 @@ fn defaults_exclude_lists_and_pod_templates() {
     };
     let own = [
         "deletionPolicy=\"Delete\"",
+        "disruptionBudget=\"Managed\"",
         "minReadySeconds=0",
         "paused=false",
         "replicas=1",

@@ -2,6 +2,7 @@
 
 mod blame;
 mod blocker;
+pub mod budget;
 pub mod child;
 mod clock;
 pub mod create;

@@ -2,6 +2,7 @@
 //! use: `fleet(3)` has three nodes that serve v1, which is both the desired revision and the one that last completed.
 
 mod blame;
+mod budget;
 mod clock;
 mod create;
 mod damage;
