@@ -102,6 +102,12 @@ impl Freshness {
         self.since(|last| last.answer)
     }
 
+    /// True if the API server has refused the last requests of a kind's watch.
+    #[must_use]
+    pub fn is_refused(&self, kind: Kind) -> bool {
+        self.last().get(&kind).is_some_and(|last| last.answer > last.news)
+    }
+
     fn since(&self, which: fn(&Last) -> Instant) -> Vec<(Kind, Duration)> {
         let now = monotonic();
         self.last().iter().map(|(kind, last)| (*kind, now.duration_since(which(last)))).collect()

@@ -135,7 +135,8 @@ impl View {
             && self.pods.is_ready()
             && self.services.is_ready()
             && self.claims.is_ready()
-            && self.budgets.is_ready()
+            // No decision about nodes depends on budgets: an operator without the right to them works.
+            && (self.budgets.is_ready() || self.freshness.is_refused(Kind::PodDisruptionBudget))
             && self.revisions.is_ready()
             && self.refusals.is_settled()
     }

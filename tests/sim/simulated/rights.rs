@@ -57,6 +57,37 @@ fn node_reports_missing_permission_to_read_its_claims() {
     });
 }
 
+/// Forbids the operator everything about budgets.
+struct NoBudgets;
+
+impl FaultPlan for NoBudgets {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_of_budgets =
+            request.resource == "poddisruptionbudgets.policy" && request.user_agent == "windlass";
+        if is_of_budgets { Before::Fail(Failure::Forbidden("no right".to_owned())) } else { Before::Pass }
+    }
+}
+
+#[test]
+fn fleet_rolls_out_without_the_right_to_budgets() {
+    play(|w| async move {
+        w.kill_operator();
+        w.cluster.set_faults(Box::new(NoBudgets));
+        w.start_operator();
+        w.serve(fleet(2, json!({"type": "InPlace"}))).await;
+        let status =
+            w.until("it is said", |s| condition(s, "DisruptionBudgetReady") == "False/Rejected").await;
+        assert!(said(&status, "DisruptionBudgetReady", "False/Rejected").contains("no right"));
+        w.image("db:2").await;
+        w.until("it is rolled out", |s| is_up_to_date(s) && w.images().iter().all(|i| i.ends_with(" db:2")))
+            .await;
+        w.cluster.set_faults(Box::new(NoFaults));
+        w.until("the budget is made", |s| condition(s, "DisruptionBudgetReady") == "/").await;
+        assert!(!w.get(("policy/v1", "PodDisruptionBudget"), "db").is_null());
+        w.is_at_rest().await;
+    });
+}
+
 #[test]
 fn set_is_kept_and_reported_while_its_claims_are_unreadable() {
     play(|w| async move {

@@ -422,8 +422,12 @@ impl Of<'_> {
         })
     }
 
-    /// Since when no available pod has this name, unless the existing pod became available since.
+    /// Since when no available pod has this name, unless the existing pod became available since. A pod that is moved is
+    /// listed nowhere else.
     fn since(&self, name: &str, own: DateTime<Utc>) -> DateTime<Utc> {
+        let is_move =
+            |of: &&PodPlan| of.pod == name && of.plan.is_active() && self.input.moves.contains_key(name);
+        let own = self.input.plans.iter().find(is_move).map_or(own, |of| of.plan.started_at.min(own));
         let serves = |known: &&Unconverged| known.reason == Reason::WaitingForWave.as_ref();
         let known = self.input.unconverged.iter().find(|known| known.name == name);
         known.filter(|known| !serves(known)).map_or(own, |known| known.since.min(own))
