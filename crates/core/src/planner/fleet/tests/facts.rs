@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::planner::fleet::hooks;
+use crate::planner::fleet::state::{Flight, Health, NodeState};
 use serde_json::json;
 
 type Case = (&'static str, ChildFacts, (bool, bool, bool));
@@ -44,6 +45,72 @@ fn observed_state_marks_node_in_flight_disrupted_or_drifted() {
     for (what, child, expected) in table {
         let found = (child.state().is_in_flight(), child.is_disrupted(), child.state().is_drifted());
         assert_eq!(found, expected, "{what}: (in flight, disrupted, drifted)");
+    }
+}
+
+#[test]
+fn node_is_in_exactly_one_state() {
+    use Flight::{Arrived, Kept, Moving, Spent, Stuck};
+    use Health::{Down, Serving, Starting};
+    use NodeState::{AtRest, Drifted, InFlight, NeverStarted, Terminating};
+    let outdated = |child: ChildFacts| child.with(|f| f.controller.status_outdated = true);
+    let arrived = || node(0).granted("v2").seen().running("v2").down();
+    let kept = || node(0).granted("v2").seen().with(|f| f.grant.id = Some("abort-5".into()));
+    let held = || node(0).never_ready().with(|f| f.pod.hash = None).with_problem("InvalidSpec", "no");
+    let mute = |child: ChildFacts| child.unreachable().with(|f| f.pod.ready = false);
+    for (what, child, expected) in [
+        ("it serves", node(0), AtRest(Serving)),
+        ("Ready, not for long enough", node(0).with(|f| f.pod.available = false), AtRest(Starting)),
+        ("not Ready", node(0).down(), AtRest(Down)),
+        ("sidecar unreachable", node(0).unreachable(), AtRest(Health::Unreachable { ready: true })),
+        ("the same, not Ready", mute(node(0)), AtRest(Health::Unreachable { ready: false })),
+        ("another template", node(0).running("v2"), Drifted(Serving)),
+        ("another template, granted just now", node(0).granted("v2"), InFlight(Moving, Serving)),
+        ("the same, observed", node(0).granted("v2").seen(), InFlight(Moving, Serving)),
+        ("its status is behind", outdated(node(0)), InFlight(Spent, Serving)),
+        ("a plan repairs it", node(0).rolling(), InFlight(Spent, Serving)),
+        ("a plan repairs it, not Ready", node(0).down().rolling(), InFlight(Stuck, Down)),
+        ("its status is behind, not Ready", outdated(node(0).down()), InFlight(Spent, Down)),
+        ("the new pod starts", arrived().with_running_pod().rolling(), InFlight(Arrived, Down)),
+        ("the new pod does not run yet", arrived().rolling(), InFlight(Moving, Down)),
+        (
+            "the new pod starts, status behind",
+            outdated(arrived().with_running_pod().rolling()),
+            InFlight(Moving, Down),
+        ),
+        ("an abort keeps its pod", kept(), InFlight(Kept, Serving)),
+        ("an abort keeps its pod, and a plan is active", kept().rolling(), InFlight(Moving, Serving)),
+        ("an invalid spec, never ran", held(), NeverStarted),
+        ("an invalid spec, was Ready once", held().with(|f| f.pod.ever_ready = true), InFlight(Moving, Down)),
+        ("an invalid spec, runs", held().with_running_pod(), InFlight(Moving, Down)),
+        ("an invalid spec, ran", held().running("v2"), InFlight(Moving, Down)),
+        ("an invalid spec, and a plan", held().rolling(), InFlight(Moving, Down)),
+        ("down for another reason", held().with_problem("NotReady", "no"), InFlight(Moving, Down)),
+        ("deleted while Ready", node(0).terminating(), Terminating { moving: true }),
+        ("deleted while down", node(0).down().terminating(), Terminating { moving: false }),
+        (
+            "deleted while it runs",
+            node(0).down().with_running_pod().terminating(),
+            Terminating { moving: true },
+        ),
+        (
+            "deleted while it moves",
+            node(0).down().granted("v2").seen().terminating(),
+            Terminating { moving: true },
+        ),
+        (
+            "deleted, drifted and down",
+            node(0).down().running("v2").terminating(),
+            Terminating { moving: false },
+        ),
+        (
+            "deleted, down, status behind",
+            outdated(node(0).down()).terminating(),
+            Terminating { moving: true },
+        ),
+        ("deleted, down, a plan", node(0).down().rolling().terminating(), Terminating { moving: false }),
+    ] {
+        assert_eq!(child.state(), expected, "{what}");
     }
 }
 
