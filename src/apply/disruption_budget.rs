@@ -14,7 +14,7 @@ use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
 use crate::planner::fleet::budget::{BudgetProblem, min_available};
 use crate::render::fleet_selector;
-use windlass_kube_port::observed::ObservedBudget;
+use windlass_kube_port::observed::{ObservedBudget, Owner};
 use windlass_kube_port::{ClusterError, Kind, PatchOp, Target};
 
 const KIND: Kind = Kind::PodDisruptionBudget;
@@ -36,14 +36,20 @@ pub async fn apply(fleet: &FleetScope) -> Result<Option<BudgetProblem>, Reconcil
 async fn write(fleet: &FleetScope) -> Result<Option<BudgetProblem>, ClusterError> {
     let meta = &fleet.fleet.meta;
     let known = fleet.view.budgets.get(&meta.key());
-    if known.as_ref().is_some_and(|known| known.meta.terminating) {
+    // One of a fleet of the same name that was deleted goes by itself.
+    let is_of_earlier = |known: &ObservedBudget| {
+        let owner = known.meta.controller();
+        let is_fleets = |owner: &Owner| owner.kind == Kind::NodeDeployment.name() && owner.name == meta.name;
+        owner.is_some_and(is_fleets) && !fleet.owns(&known.meta)
+    };
+    if known.as_ref().is_some_and(|known| known.meta.terminating || is_of_earlier(known)) {
         return Ok(None);
     }
     let (own, other) = match known {
         Some(known) if fleet.owns(&known.meta) => (Some(known), None),
         known => (None, known),
     };
-    let wanted = min_available(&fleet.spec, meta.terminating);
+    let wanted = min_available(&fleet.spec, fleet.facts().children.len());
     let service = fleet.view.services.get(&meta.key());
     let set = moved_to(fleet, service.as_deref()).unwrap_or_else(|| fleet.facts().set.clone());
     let problem = || {

@@ -1,6 +1,5 @@
 //! Observes the nodes of a fleet: what each node holds, runs and waits for.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -20,8 +19,7 @@ use crate::engine::{Plan, TaskRecord, TaskState};
 use crate::planner::fleet::child::{
     ControllerFacts, GrantFacts, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
 };
-use crate::planner::fleet::drain::Drain;
-use crate::planner::fleet::pods::place_of_pod;
+use crate::planner::fleet::drain::{Drain, Draining};
 use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
 use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
@@ -76,7 +74,7 @@ impl FleetScope {
         &self,
         node: &ObservedNode,
         spec_hash: Option<RolloutHash>,
-        draining: &BTreeSet<String>,
+        draining: &Draining,
     ) -> Option<ChildFacts> {
         let meta = &node.meta;
         let (_, ordinal) = place_of(&self.fleet.meta.name, &meta.name)?;
@@ -163,13 +161,13 @@ impl FleetScope {
     }
 
     /// Whether a node's pod has to leave its machine.
-    fn drain(&self, node: &ObservedNode, draining: &BTreeSet<String>) -> Drain {
+    fn drain(&self, node: &ObservedNode, draining: &Draining) -> Drain {
         let asked = node.spec.as_ref().ok().and_then(|spec| spec.move_.as_ref());
         if asked.is_none() && draining.is_empty() {
             return Drain::None;
         }
         let pod = self.view.pods.get(&Key::new(&node.meta.namespace, pod_name(&node.meta.name)));
-        Drain::of(asked, pod.as_deref().and_then(place_of_pod), |machine| draining.contains(machine))
+        Drain::of(asked, pod.as_deref(), draining)
     }
 
     /// The time that a node has to become available with what it was granted.

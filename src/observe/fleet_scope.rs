@@ -11,6 +11,7 @@ use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::{ANNOTATION_OWNER_UID, argument_of};
 use crate::api::{NodeDeploymentSpec, PodUpdate, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::cache::{Caches, Sightings};
+use crate::planner::fleet::drain::Draining;
 use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{Blocker, FleetFacts, FleetKind, RolloutTarget};
 use crate::render::RenderOptions;
@@ -78,8 +79,8 @@ struct State {
     revisions: (u64, u64),
     /// The resourceVersion of the Service with the fleet's name.
     service: Option<String>,
-    /// Changes of machines.
-    machines: u64,
+    /// The machines that are being drained.
+    draining: Draining,
     /// The number of writes so far whose outcome was unknown.
     doubts: u64,
     /// Why the desired state cannot be rolled out, if so.
@@ -213,7 +214,7 @@ impl FleetScope {
             nodes: self.view.nodes.group_changes(&meta.namespace, &meta.uid),
             revisions: self.view.revisions.group_changes(&meta.namespace, &meta.uid),
             service: self.view.services.get(&meta.key()).map(|s| s.meta.resource_version.clone()),
-            machines: self.view.machines.changes(),
+            draining: self.view.draining(),
             doubts: self.view.doubts_so_far(),
             blocker: self.blocker.clone(),
             pods: self.pods.as_ref().map(|pods| {

@@ -324,7 +324,7 @@ impl FleetScope {
     ) {
         let mut updates = of.updates();
         updates.retain(|known| known.name != update.name);
-        if updates.len() >= MAX_POD_UPDATES {
+        if updates.iter().filter(|update| update.plan.is_some()).count() >= MAX_POD_UPDATES {
             return;
         }
         let hooks = HookPlacement { hooks: &self.spec.update_strategy.hooks, points, stops: Vec::new() };

@@ -1,6 +1,6 @@
 //! The health, readiness and metrics of the running operator.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use crate::api::conditions::{self, Truth};
 use crate::api::{NodeDeploymentStatus, NodePhase};
 use crate::clock::monotonic;
 use crate::metrics::{FleetSample, Metrics};
+use crate::planner::fleet::drain::Draining;
 use windlass_kube_port::metrics::SharedMetrics;
 use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedRollout};
 use windlass_kube_port::{Kind, View};
@@ -150,21 +151,21 @@ fn samples(view: &View) -> impl Iterator<Item = FleetSample> {
     fleets.into_iter().chain(rollouts.map(move |rollout| of_rollout(view, &rollout, &draining)))
 }
 
-/// How many pods of these groups are on machines that are being drained.
+/// How many pods of these groups have to leave their machines.
 fn draining_pods<'a>(
     view: &View,
     namespace: &str,
     groups: impl Iterator<Item = &'a str>,
-    draining: &BTreeSet<String>,
+    draining: &Draining,
 ) -> i64 {
     if draining.is_empty() {
         return 0;
     }
     let pods = groups.flat_map(|group| view.pods.group(namespace, group));
-    pods.filter(|pod| draining.contains(&pod.machine)).count() as i64
+    pods.filter(|pod| draining.moves(pod)).count() as i64
 }
 
-fn of_fleet(view: &View, fleet: &ObservedFleet, draining: &BTreeSet<String>) -> FleetSample {
+fn of_fleet(view: &View, fleet: &ObservedFleet, draining: &Draining) -> FleetSample {
     let status = &fleet.status;
     let nodes = view.nodes.group(&fleet.meta.namespace, &fleet.meta.uid);
     let failed = nodes.iter().filter(|node| node.status.phase == NodePhase::Failed.as_ref()).count();
@@ -190,7 +191,7 @@ fn of_fleet(view: &View, fleet: &ObservedFleet, draining: &BTreeSet<String>) -> 
 }
 
 /// A StatefulSetRollout is a fleet of pods.
-fn of_rollout(view: &View, rollout: &ObservedRollout, draining: &BTreeSet<String>) -> FleetSample {
+fn of_rollout(view: &View, rollout: &ObservedRollout, draining: &Draining) -> FleetSample {
     let status = &rollout.status.rollout;
     let desired: i32 = rollout.status.stateful_sets.iter().map(|set| set.replicas).sum();
     FleetSample {

@@ -90,7 +90,7 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
         return Ok(Outcome::recheck(sentence, REQUEUE_STALE_PODS));
     }
     let target = Target::of(Kind::Pod, &live.meta);
-    if scope.update.as_move().is_some() && live.is_ready() {
+    if scope.update.as_move().is_some() {
         return move_pod(&*scope.fleet.cluster, target).await;
     }
     match scope.fleet.cluster.delete(target).await {

@@ -13,23 +13,23 @@ use windlass_kube_port::{Cluster, ClusterError, Eviction, Kind, Target};
 const OLD_POD_LEAVES: &str = "waiting for the old pod to terminate";
 /// How soon a pod is evicted again after its budget did not allow it. No event reports that it does.
 const EVICT_AGAIN: Duration = Duration::from_secs(5);
+/// The same after a refusal that only a user can end.
+const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 
-/// Deletes a pod that leaves its machine. Whoever drains the machine may evict pods at the same time, so both have to ask
-/// the same budget. Without the right to evict, the pod is deleted all the same: nodes that are unavailable were counted.
+/// Evicts a pod that leaves its machine. Whoever drains the machine may evict pods at the same time, so both have to ask the
+/// same budget.
 pub(super) async fn move_pod(cluster: &dyn Cluster, target: Target) -> Result<Outcome, TaskError> {
-    match cluster.evict(target.clone()).await {
-        Ok(Eviction::Done) => return Ok(Outcome::waiting(OLD_POD_LEAVES)),
+    match cluster.evict(target).await {
+        Ok(Eviction::Done) => Ok(Outcome::waiting(OLD_POD_LEAVES)),
         Ok(Eviction::NotNow(message)) => {
-            return Ok(Outcome::recheck(
-                format!("waiting for the disruption budget: {message}"),
-                EVICT_AGAIN,
-            ));
+            Ok(Outcome::recheck(format!("waiting for the disruption budget: {message}"), EVICT_AGAIN))
         }
-        Err(ClusterError::Forbidden { .. }) => {}
-        Err(error) => return not_written(error),
-    }
-    match cluster.delete(target).await {
-        Ok(()) => Ok(Outcome::waiting(OLD_POD_LEAVES)),
+        Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
+            Ok(Outcome::recheck(
+                format!("waiting for the API server to allow the eviction: {error}"),
+                AFTER_REFUSAL,
+            ))
+        }
         Err(error) => not_written(error),
     }
 }
@@ -58,7 +58,8 @@ impl Task for ReplacePod {
         };
         let target = Target::of(Kind::Pod, &pod.meta);
         let node = scope.require()?;
-        if scope.facts(&node).needs_move() && pod.is_ready() {
+        let facts = scope.facts(&node);
+        if facts.pod.as_ref().is_some_and(|pod| facts.is_at_grant(pod)) {
             return move_pod(&*scope.cluster, target).await;
         }
         match scope.cluster.delete(target).await {

@@ -58,7 +58,7 @@ pub struct OperatorArgs {
     #[arg(long)]
     drop_managed_fields: bool,
     /// Move pods off machines that are cordoned or tainted by an autoscaler, as the wave allows: needs the rights of
-    /// `deploy/rbac/drain.yaml` and `deploy/rbac/evict-*.yaml`
+    /// `deploy/rbac/drain.yaml`
     #[arg(long)]
     drain: bool,
     /// A taint that marks a machine as being drained, in place of the default ones; repeatable

@@ -213,7 +213,7 @@ impl Cluster for KubeCluster {
             match api.create_subresource::<Value, Value>("eviction", name, &params, &eviction).await {
                 Ok(_) => Ok(Eviction::Done),
                 Err(kube::Error::Api(status)) if is_kept_by_budget(&status) => {
-                    Ok(Eviction::NotNow(status.message))
+                    Ok(Eviction::NotNow(in_words(&status)))
                 }
                 Err(error) => Err(error),
             }
@@ -490,7 +490,16 @@ pub async fn strict(
 
 /// True if the API server evicts a pod later or, where two budgets select it, not before one of them is gone.
 fn is_kept_by_budget(status: &Status) -> bool {
-    status.code == 429 || (status.code == 500 && status.message.contains("PodDisruptionBudget"))
+    let is_about = |words: &str| status.message.contains(words);
+    (status.code == 429 && is_about("disruption budget"))
+        || (status.code == 500 && is_about("PodDisruptionBudget"))
+}
+
+/// Why the API server does not evict a pod now. Its causes name the budget.
+fn in_words(status: &Status) -> String {
+    let causes =
+        status.details.iter().flat_map(|details| &details.causes).map(|cause| cause.message.as_str());
+    std::iter::once(status.message.as_str()).chain(causes).collect::<Vec<_>>().join(" ")
 }
 
 async fn within<T>(described: &str, call: impl Future<Output = kube::Result<T>>) -> Result<T, ClusterError> {

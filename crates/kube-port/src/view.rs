@@ -1,6 +1,6 @@
 //! The watch caches of all kinds. They include our own writes.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::metrics::SharedMetrics;
 use windlass_clock::monotonic;
 use windlass_core::api::names::{LABEL_NODE, LABEL_POD_NAME, LABEL_WORKERS};
+use windlass_core::planner::fleet::drain::Draining;
 
 use crate::{
     Cache, Key, Kind,
@@ -112,22 +113,27 @@ impl View {
         self.drain_taints.get().is_some()
     }
 
-    /// The names of the machines that are being drained.
+    /// The machines that are being drained.
     #[must_use]
-    pub fn draining(&self) -> BTreeSet<String> {
-        let Some(taints) = self.drain_taints.get() else { return BTreeSet::new() };
-        let is_draining = |machine: &ObservedMachine| {
-            machine.unschedulable || machine.taints.iter().any(|taint| taints.contains(taint))
-        };
-        let machines = self.machines.list_all(is_draining);
-        machines.iter().map(|machine| machine.meta.name.clone()).collect()
+    pub fn draining(&self) -> Draining {
+        let Some(taints) = self.drain_taints.get() else { return Draining::of(std::iter::empty(), &[]) };
+        if !self.machines.is_ready() {
+            return Draining::Unknown;
+        }
+        Draining::of(self.machines.list_all(|_| true).iter().map(AsRef::as_ref), taints)
+    }
+
+    /// True if the machines are listed, not wanted, or not allowed to be listed.
+    fn has_machines(&self) -> bool {
+        !self.drains() || self.machines.is_ready() || self.freshness.is_refused(Kind::Node)
     }
 
     /// True if the first list of every kind is complete. The list of events may also be unavailable.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         if self.is_of_rollouts {
-            return self.rollouts.is_ready() && self.stateful_sets.is_ready() && self.pods.is_ready();
+            let is_listed = self.rollouts.is_ready() && self.stateful_sets.is_ready() && self.pods.is_ready();
+            return is_listed && self.has_machines();
         }
         self.fleets.is_ready()
             && self.nodes.is_ready()
@@ -139,6 +145,7 @@ impl View {
             && (self.budgets.is_ready() || self.freshness.is_refused(Kind::PodDisruptionBudget))
             && self.revisions.is_ready()
             && self.refusals.is_settled()
+            && self.has_machines()
     }
 
     /// True if the first list of every kind of `WorkerDeployments` is complete.
@@ -159,7 +166,7 @@ impl View {
         self.is_of_rollouts
     }
 
-    /// A number that changes with each change of any object.
+    /// A number that changes with each change of any object, except of machines: their kubelets change them all the time.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.fleets.changes()
@@ -170,7 +177,6 @@ impl View {
             + self.claims.changes()
             + self.budgets.changes()
             + self.revisions.changes()
-            + self.machines.changes()
             + self.rollouts.changes()
             + self.workers.changes()
             + self.deployments.changes()

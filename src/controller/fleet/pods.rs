@@ -126,19 +126,26 @@ impl Fleet<'_> {
         let mut kept = Vec::new();
         for mut update in updates {
             let is_move = !update.node_name.is_empty();
+            if !sets.iter().any(|set| set.has(&update.name)) {
+                if let Some(plan) = plan_of(&update) {
+                    self.delete_jobs(&plan).await?;
+                }
+                continue;
+            }
             let Some(mut plan) = plan_of(&update).filter(Plan::is_active) else {
-                kept.extend(is_move.then_some(update));
+                kept.extend((is_move && update.plan.is_none()).then_some(update));
                 continue;
             };
-            let exists = sets.iter().any(|set| set.has(&update.name));
-            if !(goes_on || is_move) || !exists {
+            if !(goes_on || is_move) {
                 self.delete_jobs(&plan).await?;
                 continue;
             }
             let goes_on = self.advance_pod(of, &update, &mut plan).await?;
             update.plan = goes_on.then(|| RawPlan::of(&plan));
-            // That it was moved is kept, so that it is not moved again if it is scheduled to the same machine.
-            if goes_on || (is_move && plan.state == PlanState::Complete) {
+            // A pod that was scheduled to the same machine again is not moved a second time.
+            let place = self.scope.cached_pod(&update.name);
+            let has_returned = is_move && place.is_some_and(|pod| pod.machine == update.node_name);
+            if goes_on || (has_returned && plan.state == PlanState::Complete) {
                 kept.push(update);
             }
         }

@@ -50,8 +50,6 @@ impl Machines {
 
     /// Grants the operator's account of the world the rights in deploy/rbac/drain.yaml.
     async fn grant(world: &World) {
-        let evict = windlass_harness::root().join("deploy/rbac/evict-one-namespace.yaml");
-        world.cp.kubectl(&["-n", &world.ns, "apply", "-f", evict.to_str().unwrap()]).await.ok();
         let file = windlass_harness::root().join("deploy/rbac/drain.yaml");
         let rights = std::fs::read_to_string(file).expect("the file");
         let objects: Vec<Value> = serde_saphyr::from_multiple(&rights).expect("YAML");
@@ -115,7 +113,7 @@ async fn nodes_leave_a_cordoned_machine_one_at_a_time() {
     let after = world
         .until_db("it is at rest", |db| is_applied(db) && condition(db, "Reconciling") == "False/Settled")
         .await;
-    let seen = wave.end().await;
+    let seen = wave.at_most(1).await;
     assert_eq!(seen.went, ["db-2-0", "db-1-0", "db-0-0"], "{:#?}", seen.log);
     assert_eq!(after["status"]["lastCompletedRolloutHash"], db["status"]["lastCompletedRolloutHash"]);
     for node in ["db-0", "db-1", "db-2"] {
@@ -131,6 +129,34 @@ async fn nodes_leave_a_cordoned_machine_one_at_a_time() {
     for node in ["db-0", "db-1", "db-2"] {
         world.until(&world.nodes(), node, "the request ends", |node| node["spec"]["move"].is_null()).await;
     }
+    machines.remove().await;
+}
+
+/// `kubectl drain` cordons and evicts at once, while Windlass moves: both ask the same budget.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_drain_during_moves_takes_one_node_at_a_time() {
+    let mut world = World::without_operator("evict").await;
+    let machines = Machines::add(&world).await;
+    Machines::grant(&world).await;
+    world.start_operator(&["--drain"]).await;
+    machines.cordon(1, true).await;
+    let placed =
+        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": machines.placement(&world)}}}}});
+    world.settled_fleet(with(fleet(4, "db:1"), &placed)).await;
+    let (a, b) = (machines.names[0].clone(), machines.names[1].clone());
+    assert!(are_all_on(&world, &a, 4).await);
+    let budgets = world.api("policy/v1", "PodDisruptionBudget");
+    world
+        .until(&budgets, "db", "it allows an eviction", |pdb| pdb["status"]["disruptionsAllowed"] == 1)
+        .await;
+    machines.cordon(1, false).await;
+    let wave = Wave::watch(&world, 4).await;
+    let drained = world.cp.kubectl(&["drain", &a, "--ignore-daemonsets", "--timeout=110s"]).await;
+    drained.ok();
+    until_all_on(&world, &b, 4).await;
+    world.until_applied().await;
+    let seen = wave.at_most(1).await;
+    assert_eq!(seen.went.len(), 4, "{:#?}", seen.log);
     machines.remove().await;
 }
 

@@ -376,7 +376,6 @@ fn chart_grants_the_same_as_deploy_rbac() {
         ("claim-owners-all-namespaces", "windlass-claim-owners"),
         ("stateful-sets-all-namespaces", "windlass-stateful-sets"),
         ("drain", "windlass-drain"),
-        ("evict-all-namespaces", "windlass-evict"),
     ] {
         let text = std::fs::read_to_string(path(&format!("deploy/rbac/{file}.yaml"))).unwrap();
         assert_eq!(rules(&of_chart, name), rules(&objects(&text), name), "{file}");

@@ -89,7 +89,7 @@ pub struct StartTime {
     pub delay_seconds: i64,
 }
 
-pooled!(Vec<StartTime>);
+pooled!(Vec<StartTime>, Vec<String>);
 
 /// A pod.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -116,6 +116,8 @@ pub struct ObservedPod {
     pub ip: String,
     /// The machine that it is bound to: `spec.nodeName`; empty if it is not scheduled.
     pub machine: String,
+    /// The keys of the taints that keep no pod off its machine; an empty key stands for all.
+    pub tolerations: Shared<Vec<String>>,
     /// The states of its containers, init containers first.
     pub containers: Vec<ContainerState>,
     /// The condition Ready.
@@ -165,6 +167,12 @@ impl ObservedPod {
         }
     }
 
+    /// True if a taint with this key would not keep it off a machine.
+    #[must_use]
+    pub fn tolerates(&self, taint: &str) -> bool {
+        self.tolerations.iter().any(|key| key.is_empty() || key == taint)
+    }
+
     /// True if its condition Ready is `True`.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -192,10 +200,18 @@ struct DeletionJson {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct PodSpecJson {
     node_name: String,
+    tolerations: Vec<TolerationJson>,
     containers: Vec<ContainerJson>,
     init_containers: Vec<ContainerJson>,
     readiness_gates: Vec<ReadinessGateJson>,
     scheduling_gates: Vec<SchedulingGateJson>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TolerationJson {
+    key: String,
+    effect: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -325,6 +341,12 @@ pub(super) fn read_pod(pod: PodJson, meta: Meta) -> ObservedPod {
         message,
         ip: status.pod_ip,
         machine: spec.node_name,
+        tolerations: {
+            let schedules =
+                |toleration: &TolerationJson| matches!(toleration.effect.as_str(), "" | "NoSchedule");
+            let keys = spec.tolerations.into_iter().filter(schedules).map(|toleration| toleration.key);
+            keys.collect::<Vec<_>>().into()
+        },
         containers: {
             let init = status.init_container_statuses.into_iter().map(|c| container_state(c, true));
             init.chain(status.container_statuses.into_iter().map(|c| container_state(c, false))).collect()

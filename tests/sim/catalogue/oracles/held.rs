@@ -66,8 +66,7 @@ pub fn is_well(world: &World, object: &Value) -> bool {
         && condition(object, "Reconciling").0 == "False"
         && condition(object, "Held").0 == "True"
         && object["status"]["rollout"].is_null()
-        // That a pod was moved is recorded as long as its machine is being drained.
-        && object["status"]["nodes"].as_array().into_iter().flatten().all(|update| update["plan"].is_null())
+        && object["status"]["nodes"].is_null()
         && object["status"]["plan"]["state"] != "Active"
         && (asked.is_null() || *asked == object["status"]["restartedAt"])
         && world.stateful_sets().iter().all(is_held)

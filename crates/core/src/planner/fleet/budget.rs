@@ -14,15 +14,17 @@ use crate::observed::ObservedBudget;
 const REMEDY: &str = "set disruptionBudget to None";
 
 /// `minAvailable` of the fleet's budget; `None` if it should have none. A fleet of one node has none: it would block
-/// every drain of the machine.
+/// every drain of the machine. `existing`: the nodes that exist. Those that leave still count, or evictions could take
+/// more of the others meanwhile.
 ///
 /// An integer, because a percentage and `maxUnavailable` count the pods that the controllers of existing pods desire.
 /// Each node is a StatefulSet of its own: while a pod is missing, its StatefulSet is not counted, and another pod may
 /// be evicted.
 #[must_use]
-pub fn min_available(spec: &NodeDeploymentSpec, terminating: bool) -> Option<i32> {
-    let is_wanted = spec.disruption_budget == DisruptionBudget::Managed && !terminating && spec.replicas > 1;
-    is_wanted.then(|| (spec.replicas - spec.max_unavailable()).max(0))
+pub fn min_available(spec: &NodeDeploymentSpec, existing: usize) -> Option<i32> {
+    let nodes = spec.replicas.max(i32::try_from(existing).unwrap_or(i32::MAX));
+    let is_wanted = spec.disruption_budget == DisruptionBudget::Managed && nodes > 1;
+    is_wanted.then(|| (nodes - spec.max_unavailable()).max(0))
 }
 
 /// What keeps a fleet from having its budget.
@@ -57,7 +59,10 @@ impl BudgetProblem {
         others: impl IntoIterator<Item = &'a ObservedBudget>,
         pods: &[BTreeMap<String, String>],
     ) -> Option<Self> {
-        let other = others.into_iter().find(|other| pods.iter().any(|pod| selects(other, pod)))?;
+        let other = others.into_iter().find(|other| {
+            let selector = selector(other);
+            selector.is_some_and(|selector| pods.iter().any(|pod| selector.matches(pod)))
+        })?;
         let message = format!(
             "PodDisruptionBudget {} selects pods of this fleet, and the API server rejects every eviction of a pod \
              with two budgets; Windlass creates none: delete the other, or {REMEDY}",
@@ -67,10 +72,9 @@ impl BudgetProblem {
     }
 }
 
-/// True if a budget selects a pod with these labels. An empty selector selects every pod, an absent one selects none.
-fn selects(budget: &ObservedBudget, labels: &BTreeMap<String, String>) -> bool {
-    let selector = budget.selector.clone().and_then(|selector| Selector::try_from(selector).ok());
-    selector.is_some_and(|selector| selector.matches(labels))
+/// What a budget selects. An empty selector selects every pod, an absent one selects none.
+fn selector(budget: &ObservedBudget) -> Option<Selector> {
+    budget.selector.clone().and_then(|selector| Selector::try_from(selector).ok())
 }
 
 /// Updates the condition, which a fleet has only while there is a problem.

@@ -1,6 +1,8 @@
 //! Pods that leave machines that are being drained, one by one, as the wave allows. Each is deleted by its node's plan
 //! MoveNode and created again elsewhere. The plan belongs to no rollout.
 
+use std::collections::BTreeMap;
+
 use super::child::ChildFacts;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
@@ -9,6 +11,7 @@ use super::state::{Health, NodeState};
 use super::wave::Used;
 use crate::api::{NodeName, PodMove};
 use crate::engine::sentence::some_of;
+use crate::observed::{ObservedMachine, ObservedPod};
 
 /// Whether a pod has to leave its machine.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -28,20 +31,69 @@ pub enum Drain {
     Over,
 }
 
-impl Drain {
-    /// Computes it. `asked`: what its node was last asked to move. `pod`: the pod, if it exists and is not being deleted.
-    /// `is_draining`: whether a machine is being drained.
-    #[must_use]
-    pub fn of(asked: Option<&PodMove>, pod: Option<PodMove>, is_draining: impl Fn(&str) -> bool) -> Self {
-        let Some(asked) = asked else {
-            return pod.filter(|pod| is_draining(&pod.node_name)).map_or(Self::None, Self::Due);
+/// The taint of a cordoned machine.
+const CORDONED: &str = "node.kubernetes.io/unschedulable";
+
+/// The machines that are being drained.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Draining {
+    /// The machines have not been listed yet.
+    Unknown,
+    /// Each machine, with the taints that say so.
+    Machines(BTreeMap<String, Vec<String>>),
+}
+
+impl Draining {
+    /// Those of these machines that are cordoned, or have one of these taints, or are being deleted.
+    pub fn of<'a>(machines: impl Iterator<Item = &'a ObservedMachine>, taints: &[String]) -> Self {
+        let marks = |machine: &ObservedMachine| {
+            let leaves = machine.unschedulable || machine.meta.terminating;
+            let found = machine.taints.iter().filter(|taint| taints.contains(taint)).cloned();
+            found.chain(leaves.then(|| CORDONED.to_owned())).collect::<Vec<_>>()
         };
-        let still_drains = is_draining(&asked.node_name);
+        let marked = machines.map(|machine| (machine.meta.name.clone(), marks(machine)));
+        Self::Machines(marked.filter(|(_, marks)| !marks.is_empty()).collect())
+    }
+
+    /// True if no machine is being drained, as far as is known.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Machines(machines) if machines.is_empty())
+    }
+
+    /// True if this machine is being drained.
+    #[must_use]
+    pub fn has(&self, machine: &str) -> bool {
+        matches!(self, Self::Machines(machines) if machines.contains_key(machine))
+    }
+
+    /// True if a pod has to leave its machine. One that tolerates all that marks the machine would be scheduled there
+    /// again.
+    #[must_use]
+    pub fn moves(&self, pod: &ObservedPod) -> bool {
+        let Self::Machines(machines) = self else { return false };
+        machines.get(&pod.machine).is_some_and(|marks| !marks.iter().all(|mark| pod.tolerates(mark)))
+    }
+}
+
+impl Drain {
+    /// Computes it. `asked`: what its node was last asked to move.
+    #[must_use]
+    pub fn of(asked: Option<&PodMove>, pod: Option<&ObservedPod>, draining: &Draining) -> Self {
+        let pod = pod.filter(|pod| !pod.meta.terminating);
+        let place =
+            |pod: &ObservedPod| PodMove { pod_uid: pod.meta.uid.clone(), node_name: pod.machine.clone() };
+        let Some(asked) = asked else {
+            return pod.filter(|pod| draining.moves(pod)).map_or(Self::None, |pod| Self::Due(place(pod)));
+        };
+        // Until the machines are known, a request stands.
+        let is_known = *draining != Draining::Unknown;
+        let still_drains = !is_known || draining.has(&asked.node_name);
         match pod {
-            Some(pod) if pod.pod_uid == asked.pod_uid && still_drains => Self::Asked(pod),
-            Some(pod) if pod.pod_uid == asked.pod_uid => Self::Withdrawn,
-            Some(pod) if pod.node_name == asked.node_name && still_drains => Self::Returned(pod),
-            Some(pod) if is_draining(&pod.node_name) => Self::Due(pod),
+            Some(pod) if pod.meta.uid == asked.pod_uid && still_drains => Self::Asked(place(pod)),
+            Some(pod) if pod.meta.uid == asked.pod_uid => Self::Withdrawn,
+            Some(pod) if pod.machine == asked.node_name && still_drains => Self::Returned(place(pod)),
+            Some(pod) if draining.moves(pod) => Self::Due(place(pod)),
             _ if still_drains => Self::None,
             _ => Self::Over,
         }
@@ -102,6 +154,8 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
             let (target, is_down) =
                 (child.grant.hash.as_ref(), matches!(health, Health::Down | Health::Starting));
             let stays = child.surplus || child.leave.asked || child.grant.again_at.is_some();
+            // The plans of a StatefulSet's pods may need other update strategies.
+            let stays = stays || facts.group_of(child).is_some_and(|group| facts.has_plan_in(group));
             let waits = stays || (serves && facts.awaits_lower(child));
             if waits || used.clause_for(facts, child, target, is_down).is_none() {
                 continue;
@@ -140,8 +194,7 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
     facts.wanted().find_map(|child| {
         let Drain::Returned(pod) = &child.pod.drain else { return None };
         Some(format!(
-            "{} was scheduled to machine {} again, which is being drained: remove the toleration from its pod template, \
-             or delete the pod",
+            "{} was scheduled to machine {} again, which is being drained: its pod template has to allow another machine",
             child.name, pod.node_name
         ))
     })

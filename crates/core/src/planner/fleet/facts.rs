@@ -374,17 +374,31 @@ impl FleetFacts {
         revision: &RolloutHash,
         restart: Option<&RestartTime>,
     ) -> Option<&Rendering> {
-        match self.groups.iter().find(|group| group.ordinals.contains(&child.ordinal)) {
+        match self.group_of(child) {
             Some(group) => group.renderings.get(&(revision.clone(), restart.cloned())),
             None => self.rendering(revision, restart),
         }
     }
 
+    /// The StatefulSet of a pod, where a fleet consists of pods.
+    #[must_use]
+    pub fn group_of(&self, child: &ChildFacts) -> Option<&Group> {
+        self.groups.iter().find(|group| group.ordinals.contains(&child.ordinal))
+    }
+
+    /// True if a pod of a StatefulSet has an active plan.
+    #[must_use]
+    pub fn has_plan_in(&self, group: &Group) -> bool {
+        self.children.iter().any(|child| group.ordinals.contains(&child.ordinal) && child.controller.rolling)
+    }
+
     /// True if a node that is taken down now would not come back, because a pod of a lower ordinal is not Ready.
     #[must_use]
     pub fn awaits_lower(&self, child: &ChildFacts) -> bool {
-        let group = self.groups.iter().find(|group| group.ordinals.contains(&child.ordinal));
-        let lower = group.filter(|group| group.is_ordered).map(|group| group.ordinals.start..child.ordinal);
+        let lower = self
+            .group_of(child)
+            .filter(|group| group.is_ordered)
+            .map(|group| group.ordinals.start..child.ordinal);
         lower.is_some_and(|lower| {
             self.children.iter().any(|other| lower.contains(&other.ordinal) && !other.pod.ready)
         })

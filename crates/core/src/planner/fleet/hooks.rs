@@ -111,14 +111,15 @@ pub fn with_ways_out(failure: &str, object: &str) -> String {
 }
 
 /// True if a hook has failed whose failure rolls the rollout back, and the fleet is not paused. The hook of a node that
-/// was not granted the target failed on the way to another one, and says nothing about this one.
+/// was not granted the target failed on the way to another one, and that of a node that leaves its machine on the way to
+/// none: they say nothing about this one.
 #[must_use]
 pub fn rolls_back(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
     let is_of_this = |hook: &CurrentHook<'_>| {
         let Some(node) = hook.node else { return true };
         let others = facts.sets.values().flat_map(|set| &set.children);
         let child = facts.children.iter().chain(others).find(|child| child.name == *node);
-        child.is_some_and(|child| facts.is_granted(child, rollout_target))
+        child.is_some_and(|child| facts.is_granted(child, rollout_target) && !child.pod.drain.is_asked())
     };
     !facts.spec.paused
         && failures(facts).any(|hook| {

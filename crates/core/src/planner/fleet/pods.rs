@@ -1,7 +1,7 @@
 //! The pods of existing StatefulSets as the nodes of a fleet. No object per pod could record a grant, so a pod's grant
 //! is the target of its plan in `status.nodes`. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::child::{
     ChildFacts, ControllerFacts, GrantFacts, GrantTime, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
 };
-use super::drain::Drain;
+use super::drain::{Drain, Draining};
 use super::facts::{Group, Rendering};
 use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
 use crate::api::status::MAX_PROBLEM_BYTES;
@@ -20,6 +20,7 @@ use crate::api::{
 use crate::engine::sentence::cut;
 use crate::engine::{Plan, TaskState};
 use crate::observed::{ExternalSet, ObservedPod, ObservedStatefulSet};
+use crate::planner::node::decide::recipes::MOVE_NODE;
 use crate::planner::node::problem::pod_facts;
 use crate::planner::waits::{self, Wait};
 use crate::revision::hash::revisions_hash;
@@ -60,7 +61,7 @@ pub struct PodsInput<'a> {
     /// The pods that are moved, or were, by name.
     pub moves: &'a BTreeMap<String, PodMove>,
     /// The machines that are being drained.
-    pub draining: &'a BTreeSet<String>,
+    pub draining: &'a Draining,
     /// The target of the active rollout, if there is one.
     pub target: Option<&'a RolloutHash>,
     /// The rejected target, if there is one.
@@ -254,13 +255,6 @@ pub fn completed(sets: &[PodSet]) -> RolloutHash {
     revisions_hash(sets.iter().map(|set| (set.set.meta.name.as_str(), set.current_revision())))
 }
 
-/// Where a pod runs; `None` if it is being deleted.
-#[must_use]
-pub fn place_of_pod(pod: &ObservedPod) -> Option<PodMove> {
-    let place = || PodMove { pod_uid: pod.meta.uid.clone(), node_name: pod.machine.clone() };
-    (!pod.meta.terminating).then(place)
-}
-
 fn is_available(pod: &ObservedPod, min_ready_seconds: i64, now: DateTime<Utc>) -> bool {
     let ready = pod.ready.as_ref().filter(|condition| condition.holds);
     let is_over = |since: DateTime<Utc>| since + TimeDelta::seconds(min_ready_seconds) <= now;
@@ -412,9 +406,7 @@ impl Of<'_> {
                 ever_ready: true,
                 failed: facts.as_ref().is_some_and(|facts| facts.cannot_run),
                 runs: facts.as_ref().is_some_and(|facts| facts.running && !facts.terminating),
-                drain: Drain::of(input.moves.get(name), pod.and_then(place_of_pod), |machine| {
-                    input.draining.contains(machine)
-                }),
+                drain: Drain::of(input.moves.get(name), pod, input.draining),
             },
             health: HealthFacts { unreachable: None, problem, wait },
             sidecar: None,
@@ -512,7 +504,9 @@ impl Of<'_> {
         wait: Option<Wait>,
         available: bool,
     ) -> GrantTime {
-        if available || pod.is_some_and(|pod| pod.meta.terminating) {
+        // That a moved pod does not start says nothing about a target.
+        let is_move = plan.is_some_and(|plan| plan.recipe == MOVE_NODE);
+        if available || is_move || pod.is_some_and(|pod| pod.meta.terminating) {
             return GrantTime::None;
         }
         let replace = plan.and_then(|plan| plan.tasks.iter().find(|task| TaskType::ReplacePod.is(task)));

@@ -23,22 +23,25 @@ fn budget_leaves_to_evictions_what_the_wave_may_take() {
     let in_waves_of = |max: Value| json!({"type": "InPlace", "inPlace": {"maxUnavailable": max}});
     let (of_one, blue) = (json!({"type": "InPlace"}), json!({"type": "BlueGreen"}));
     let table = [
-        (3, of_one.clone(), "", false, Some(2)),
-        (3, of_one.clone(), "Managed", false, Some(2)),
-        (5, in_waves_of(json!(2)), "", false, Some(3)),
-        (10, in_waves_of(json!("35%")), "", false, Some(7)),
-        (3, in_waves_of(json!("10%")), "", false, Some(2)),
-        (2, of_one.clone(), "", false, Some(1)),
-        (2, in_waves_of(json!(5)), "", false, Some(0)),
-        (3, blue, "", false, Some(2)),
-        (1, of_one.clone(), "", false, None),
-        (0, of_one.clone(), "", false, None),
-        (3, of_one.clone(), "", true, None),
-        (3, of_one, "None", false, None),
+        (3, of_one.clone(), "", 0, Some(2)),
+        (3, of_one.clone(), "Managed", 0, Some(2)),
+        (5, in_waves_of(json!(2)), "", 0, Some(3)),
+        (10, in_waves_of(json!("35%")), "", 0, Some(7)),
+        (3, in_waves_of(json!("10%")), "", 0, Some(2)),
+        (2, of_one.clone(), "", 0, Some(1)),
+        (2, in_waves_of(json!(5)), "", 0, Some(0)),
+        (3, blue, "", 0, Some(2)),
+        (1, of_one.clone(), "", 0, None),
+        (0, of_one.clone(), "", 0, None),
+        // Nodes that leave still count.
+        (3, of_one.clone(), "", 5, Some(4)),
+        (1, of_one.clone(), "", 3, Some(2)),
+        (5, of_one.clone(), "", 3, Some(4)),
+        (3, of_one, "None", 3, None),
     ];
-    for (replicas, strategy, policy, terminating, expected) in table {
-        let found = min_available(&spec(replicas, &strategy, policy), terminating);
-        assert_eq!(found, expected, "{replicas} {strategy} {policy} terminating: {terminating}");
+    for (replicas, strategy, policy, existing, expected) in table {
+        let found = min_available(&spec(replicas, &strategy, policy), existing);
+        assert_eq!(found, expected, "{replicas} {strategy} {policy} existing: {existing}");
     }
 }
 

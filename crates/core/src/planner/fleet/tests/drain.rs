@@ -1,8 +1,11 @@
 //! Pods that leave machines that are being drained: which are due, and which may move now.
 
-use super::super::drain::{Drain, ended_moves, next_moves, waits_for};
+use serde_json::json;
+
+use super::super::drain::{Drain, Draining, ended_moves, next_moves, waits_for};
 use super::*;
 use crate::api::PodMove;
+use crate::observed::{Observed, ObservedMachine, ObservedPod};
 use crate::planner::fleet::next_grants;
 
 fn on(machine: &str, uid: &str) -> PodMove {
@@ -24,38 +27,94 @@ fn moves(facts: &FleetFacts) -> Vec<String> {
     next_moves(facts, &RolloutTarget::Own).into_iter().map(|request| request.name.to_string()).collect()
 }
 
+/// A pod on a machine.
+fn pod(uid: &str, machine: &str) -> ObservedPod {
+    let spec = json!({"nodeName": machine, "tolerations": [
+        {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]});
+    ObservedPod::read(&json!({"metadata": {"name": "db-0-0", "uid": uid}, "spec": spec}))
+}
+
+fn tolerating(pod: &ObservedPod, keys: &[&str]) -> ObservedPod {
+    let keys: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+    ObservedPod { tolerations: keys.into(), ..pod.clone() }
+}
+
+/// A machine with these taints.
+fn machine(name: &str, taints: &[&str]) -> ObservedMachine {
+    let taints: Vec<_> = taints.iter().map(|key| json!({"key": key, "effect": "NoSchedule"})).collect();
+    ObservedMachine::read(&json!({"metadata": {"name": name}, "spec": {"taints": taints}}))
+}
+
+fn draining(names: &[&str]) -> Draining {
+    let machines: Vec<ObservedMachine> = names.iter().map(|name| machine(name, &["leaving"])).collect();
+    Draining::of(machines.iter(), &["leaving".to_owned()])
+}
+
 #[test]
 fn pod_leaves_a_drained_machine_once() {
-    let (here, moved) = (on("m1", "pod-1"), on("m2", "pod-2"));
+    let (here, moved) = (pod("pod-1", "m1"), pod("pod-2", "m2"));
+    let asked = on("m1", "pod-1");
     let none: &[&str] = &[];
-    for (what, asked, pod, draining, expected) in [
+    for (what, asked, pod, machines, expected) in [
         ("no machine is drained", None, Some(&here), none, Drain::None),
-        ("its machine is drained", None, Some(&here), &["m1"], Drain::Due(here.clone())),
+        ("its machine is drained", None, Some(&here), &["m1"], Drain::Due(asked.clone())),
         ("another machine is drained", None, Some(&here), &["m2"], Drain::None),
         ("it has no pod", None, None, &["m1"], Drain::None),
-        ("it was asked", Some(&here), Some(&here), &["m1"], Drain::Asked(here.clone())),
-        ("it was asked, and the machine is back", Some(&here), Some(&here), none, Drain::Withdrawn),
-        ("its pod is deleted", Some(&here), None, &["m1"], Drain::None),
-        ("it has moved", Some(&here), Some(&moved), &["m1"], Drain::None),
-        ("it has moved, and the machine is back", Some(&here), Some(&moved), none, Drain::Over),
+        ("it tolerates the taint", None, Some(&tolerating(&here, &["leaving"])), &["m1"], Drain::None),
+        ("it tolerates every taint", None, Some(&tolerating(&here, &[""])), &["m1"], Drain::None),
+        ("it was asked", Some(&asked), Some(&here), &["m1"], Drain::Asked(asked.clone())),
+        ("it was asked, and the machine is back", Some(&asked), Some(&here), none, Drain::Withdrawn),
+        ("its pod is deleted", Some(&asked), None, &["m1"], Drain::None),
+        ("it has moved", Some(&asked), Some(&moved), &["m1"], Drain::None),
+        ("it has moved, and the machine is back", Some(&asked), Some(&moved), none, Drain::Over),
         (
             "it has moved, and has to again",
-            Some(&here),
+            Some(&asked),
             Some(&moved),
             &["m1", "m2"],
-            Drain::Due(moved.clone()),
+            Drain::Due(on("m2", "pod-2")),
         ),
         (
             "it came back to the machine",
-            Some(&here),
-            Some(&on("m1", "pod-2")),
+            Some(&asked),
+            Some(&pod("pod-2", "m1")),
             &["m1"],
             Drain::Returned(on("m1", "pod-2")),
         ),
     ] {
-        let found = Drain::of(asked, pod.cloned(), |machine| draining.contains(&machine));
-        assert_eq!(found, expected, "{what}");
+        assert_eq!(Drain::of(asked, pod, &draining(machines)), expected, "{what}");
     }
+}
+
+#[test]
+fn request_stands_until_the_machines_are_known() {
+    let (here, asked) = (pod("pod-1", "m1"), on("m1", "pod-1"));
+    let of = |asked: Option<&PodMove>, pod: ObservedPod| Drain::of(asked, Some(&pod), &Draining::Unknown);
+    assert_eq!(of(Some(&asked), here.clone()), Drain::Asked(asked.clone()));
+    assert_eq!(of(Some(&asked), pod("pod-2", "m1")), Drain::Returned(on("m1", "pod-2")));
+    assert_eq!(of(Some(&asked), pod("pod-2", "m2")), Drain::None);
+    assert_eq!(of(None, here), Drain::None);
+}
+
+#[test]
+fn machine_is_drained_if_cordoned_tainted_or_deleted() {
+    let cordoned = json!({"metadata": {"name": "m1"}, "spec": {"unschedulable": true,
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}});
+    let deleted = json!({"metadata": {"name": "m1", "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    for (what, machine, expected) in [
+        ("nothing", machine("m1", &[]), false),
+        ("another taint", machine("m1", &["other"]), false),
+        ("one of the taints", machine("m1", &["other", "leaving"]), true),
+        ("it is cordoned", ObservedMachine::read(&cordoned), true),
+        ("it is being deleted", ObservedMachine::read(&deleted), true),
+    ] {
+        let draining = Draining::of(std::iter::once(&machine), &["leaving".to_owned()]);
+        assert_eq!((draining.has("m1"), !draining.is_empty()), (expected, expected), "{what}");
+        assert_eq!(draining.moves(&pod("pod-1", "m1")), expected, "{what}");
+    }
+    let both = ObservedMachine { unschedulable: true, ..machine("m1", &["leaving"]) };
+    let both = Draining::of(std::iter::once(&both), &["leaving".to_owned()]);
+    assert!(both.moves(&tolerating(&pod("pod-1", "m1"), &["leaving"])), "it would not be scheduled there");
 }
 
 #[test]

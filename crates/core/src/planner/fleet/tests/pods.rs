@@ -1,6 +1,6 @@
 //! The pods of StatefulSets as the nodes of a fleet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::api::{Groups, PodMove, Rejected, RestartTime, RolloutHash};
 use crate::engine::{Builtin, Plan, PlanSeed, Recipe, TaskState};
 use crate::observed::{Observed, ObservedPod, ObservedStatefulSet};
+use crate::planner::fleet::drain::Draining;
 use crate::planner::fleet::facts::{FleetKind, SpecFacts};
 use crate::planner::fleet::pods::{
     Mode, PodPlan, PodSet, PodsInput, completed, desired, observe, pod_hash, revision_of,
@@ -91,7 +92,7 @@ fn plan(pod: &str, target: &str, replaced: bool) -> PodPlan {
 }
 
 static NO_MOVES: BTreeMap<String, PodMove> = BTreeMap::new();
-static NO_MACHINES: BTreeSet<String> = BTreeSet::new();
+static NO_MACHINES: Draining = Draining::Machines(BTreeMap::new());
 
 fn input<'a>(sets: &'a [PodSet], plans: &'a [PodPlan]) -> PodsInput<'a> {
     PodsInput {
