@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_budget_requeues_every_fleet_and_own_budget_only_its_own() {
+    fn foreign_budget_requeues_every_fleet_own_budget_only_its_own() {
         let mut requests = Requests::of_fleet_db();
         let fleet = object("db2", 2, &json!({"spec": {}}));
         requests.triggers.view.fleets.observe(ObservedFleet::read(&fleet));

@@ -101,7 +101,7 @@ async fn budget_is_created_repaired_and_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn taken_name_of_the_budget_stops_nothing() {
-    let stage = Stage::new();
+    let mut stage = Stage::new();
     stage.put(KIND, "db", foreign());
     let theirs = stage.get(KIND, "db");
     stage.put(Kind::NodeDeployment, "db", json!({"spec": fleet_spec(3, "v1")}));
@@ -118,6 +118,12 @@ async fn taken_name_of_the_budget_stops_nothing() {
     stage.idles().await;
     let next = stage.look_at_fleet().await.unwrap();
     assert_eq!(seconds(next), Some(30));
+    // The next process does not repeat the event.
+    let (events, send) = Events::new(stage.port.clone(), stage.cx.view.clone(), stage.clock.clone(), "next");
+    tokio::spawn(send);
+    stage.cx.events = events;
+    stage.look_at_fleet().await.unwrap();
+    assert_eq!(stage.reasons().await, [""; 0]);
 
     stage.change_fleet(&json!({"spec": {"disruptionBudget": "None"}}));
     stage.settle().await;

@@ -43,6 +43,9 @@ impl Clock for Moved {
     }
 }
 
+/// What admission does to an object.
+type Admit = fn(&mut Value);
+
 /// The stored objects, the log of writes, and the errors that calls get.
 #[derive(Default)]
 struct Kept {
@@ -55,7 +58,7 @@ struct Kept {
     /// The objects that were removed: one that is made again has another UID.
     removed: BTreeSet<(&'static str, String)>,
     /// Admission that changes each written object of a kind.
-    admission: Option<(Kind, fn(&mut Value))>,
+    admission: Option<(Kind, Admit)>,
 }
 
 impl Kept {
@@ -320,12 +323,12 @@ impl Stage {
     }
 
     /// From now on admission does this to every StatefulSet that is written.
-    fn admits(&self, admission: fn(&mut Value)) {
+    fn admits(&self, admission: Admit) {
         self.admits_of(Kind::StatefulSet, admission);
     }
 
     /// The same for another kind.
-    fn admits_of(&self, kind: Kind, admission: fn(&mut Value)) {
+    fn admits_of(&self, kind: Kind, admission: Admit) {
         self.port.kept.lock().unwrap().admission = Some((kind, admission));
     }
 

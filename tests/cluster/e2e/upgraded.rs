@@ -140,7 +140,10 @@ async fn rollout_continues_under_the_next_operator_version() {
     assert!(!to(&writes, "db").is_empty());
     for (name, before) in STANDING.into_iter().zip(standing) {
         let now = &world.get(&fleets, name).await["status"];
-        assert!(to(&writes, name).is_empty(), "{name}: {:#?}\n{before:#}\n{now:#}", to(&writes, name));
+        let mut written = to(&writes, name);
+        // An operator from before disruptionBudget has created none.
+        written.retain(|line| !line.starts_with("create poddisruptionbudgets/"));
+        assert!(written.is_empty(), "{name}: {written:#?}\n{before:#}\n{now:#}");
     }
     // Another version may word the status of an active rollout differently; nothing else changes.
     let told = to(&writes, "asks");
