@@ -210,9 +210,9 @@ impl LastPods {
 }
 
 /// Every grant that may be issued now, in the order in which to issue them: nodes that already run the target, then
-/// those that are down, first those that were granted something already, then those that serve; of these, first those
-/// whose machines are being drained, each from the highest ordinal. Each grant is counted before the next is considered. A grant takes room and never makes any, so a node that
-/// was refused once stays refused.
+/// those that are down, first those that were granted something already, then those that serve, first those whose
+/// machines are being drained; each from the highest ordinal. Each grant is counted before the next is considered. A
+/// grant takes room and never makes any, so a node that was refused once stays refused.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Grant> {
     let from = facts.moves_from(rollout_target);
