@@ -38,7 +38,7 @@ impl Machines {
     }
 
     /// What makes pods run on these machines only.
-    fn placement(&self, world: &World) -> Value {
+    fn placement(world: &World) -> Value {
         json!({"nodeSelector": {"windlass.test/of": &*world.ns},
             "tolerations": [{"key": "windlass.test/of", "operator": "Exists", "effect": "NoSchedule"}]})
     }
@@ -102,7 +102,7 @@ async fn nodes_leave_a_cordoned_machine_one_at_a_time() {
     world.start_operator(&["--drain"]).await;
     machines.cordon(1, true).await;
     let placed =
-        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": machines.placement(&world)}}}}});
+        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": Machines::placement(&world)}}}}});
     let db = world.settled_fleet(with(fleet(3, "db:1"), &placed)).await;
     let (a, b) = (machines.names[0].clone(), machines.names[1].clone());
     assert!(are_all_on(&world, &a, 3).await);
@@ -141,7 +141,7 @@ async fn kubectl_drain_during_moves_takes_one_node_at_a_time() {
     world.start_operator(&["--drain"]).await;
     machines.cordon(1, true).await;
     let placed =
-        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": machines.placement(&world)}}}}});
+        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": Machines::placement(&world)}}}}});
     world.settled_fleet(with(fleet(4, "db:1"), &placed)).await;
     let (a, b) = (machines.names[0].clone(), machines.names[1].clone());
     assert!(are_all_on(&world, &a, 4).await);
@@ -166,7 +166,7 @@ async fn operator_without_drain_leaves_cordoned_machines_alone() {
     let machines = Machines::add(&world).await;
     world.start_operator(&[]).await;
     let placed =
-        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": machines.placement(&world)}}}}});
+        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": Machines::placement(&world)}}}}});
     world.settled_fleet(with(fleet(2, "db:1"), &placed)).await;
     let before = world.uids(&world.pods()).await;
     machines.cordon(0, true).await;

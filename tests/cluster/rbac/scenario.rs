@@ -44,7 +44,9 @@ pub async fn run(world: &World) {
     world.patch(&fleets, "db", json!({"spec": {"replicas": 2}})).await;
     world.until_applied("db").await;
 
-    // The budget is deleted.
+    // The budget follows once the node is gone, and is deleted.
+    let budgets = world.api("policy/v1", "PodDisruptionBudget");
+    world.until(budgets, "db", "the budget follows", |pdb| pdb["spec"]["minAvailable"] == 1).await;
     world.patch(&fleets, "db", json!({"spec": {"disruptionBudget": "None"}})).await;
 
     // A revision that no watch shows any more is found by asking for it.

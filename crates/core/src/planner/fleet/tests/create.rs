@@ -54,6 +54,28 @@ fn missing_node_gets_the_target_unless_other_nodes_are_unstable() {
             Some(&rolling),
             "v2",
         ),
+        ("no rollout", steady(), None, "v1"),
+        ("no rollout, the wanted one aborted", base().rejecting("Aborted"), None, "v1"),
+        ("no rollout, rolled back", base().rejecting("RolledBack"), None, "v1"),
+        (
+            "no rollout, rejected and never completed",
+            base().rejecting("Aborted").never_completed(),
+            None,
+            "v2",
+        ),
+        ("drift is put right", steady().but(0, |c| c.granted("v1")), Some(&own), "v1"),
+        ("drift is put right while the wanted one is rejected", base().rejecting("Failed"), Some(&own), "v1"),
+    ];
+    for (what, facts, rollout_target, expected) in table {
+        assert_eq!(creation_revision(&facts, 2, rollout_target), Some(&expected.into()), "{what}");
+    }
+}
+
+#[test]
+fn fleet_that_was_scaled_to_zero_is_filled_with_the_target() {
+    let rolling = to("v2");
+    let base = || fleet(3).wanting("v2").without(2);
+    let table: Vec<Case> = vec![
         (
             "below the partition, filling again from nothing",
             base().held_below_ordinal(3).with(|f| f.record.scaled_to_zero = true),
@@ -105,17 +127,6 @@ fn missing_node_gets_the_target_unless_other_nodes_are_unstable() {
             None,
             "v2",
         ),
-        ("no rollout", steady(), None, "v1"),
-        ("no rollout, the wanted one aborted", base().rejecting("Aborted"), None, "v1"),
-        ("no rollout, rolled back", base().rejecting("RolledBack"), None, "v1"),
-        (
-            "no rollout, rejected and never completed",
-            base().rejecting("Aborted").never_completed(),
-            None,
-            "v2",
-        ),
-        ("drift is put right", steady().but(0, |c| c.granted("v1")), Some(&own), "v1"),
-        ("drift is put right while the wanted one is rejected", base().rejecting("Failed"), Some(&own), "v1"),
     ];
     for (what, facts, rollout_target, expected) in table {
         assert_eq!(creation_revision(&facts, 2, rollout_target), Some(&expected.into()), "{what}");

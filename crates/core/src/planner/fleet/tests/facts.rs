@@ -58,7 +58,7 @@ fn node_is_in_exactly_one_state() {
     let kept = || node(0).granted("v2").seen().with(|f| f.grant.id = Some("abort-5".into()));
     let held = || node(0).never_ready().with(|f| f.pod.hash = None).with_problem("InvalidSpec", "no");
     let mute = |child: ChildFacts| child.unreachable().with(|f| f.pod.ready = false);
-    for (what, child, expected) in [
+    let table = vec![
         ("it serves", node(0), AtRest(Serving)),
         ("Ready, not for long enough", node(0).with(|f| f.pod.available = false), AtRest(Starting)),
         ("not Ready", node(0).down(), AtRest(Down)),
@@ -109,7 +109,8 @@ fn node_is_in_exactly_one_state() {
             Terminating { moving: true },
         ),
         ("deleted, down, a plan", node(0).down().rolling().terminating(), Terminating { moving: false }),
-    ] {
+    ];
+    for (what, child, expected) in table {
         assert_eq!(child.state(), expected, "{what}");
     }
 }

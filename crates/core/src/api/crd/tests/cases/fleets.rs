@@ -147,6 +147,7 @@ fn hard_fork(settings: &Value, sidecar: Value) -> Value {
     ])
 }
 
+#[allow(clippy::too_many_lines, reason = "one table of cases")]
 pub(super) fn fleet_fields() -> Vec<Case> {
     let with = |path: &str, value: Value| fleet(&[(path, value)]);
     let number = |name, path, bad: i64, good: i64, says| {
