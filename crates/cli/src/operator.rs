@@ -62,7 +62,7 @@ pub struct OperatorArgs {
     #[arg(long)]
     drain: bool,
     /// A taint that marks a machine as being drained, in place of the default ones; repeatable
-    #[arg(long = "drain-taint", value_name = "KEY", requires = "drain", default_values = DRAIN_TAINTS)]
+    #[arg(long = "drain-taint", value_name = "KEY", requires = "drain", default_values = DRAIN_TAINTS, value_parser = taint)]
     drain_taints: Vec<String>,
     #[command(flatten)]
     extensions: OperatorFlags,
@@ -96,6 +96,18 @@ fn namespace(text: &str) -> Result<String, String> {
         return Err("the name of a namespace has 1 to 63 lowercase letters, digits and dashes, with no dash at either end; \
                     omit the flag for all namespaces"
             .to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Rejects a taint with its value or effect: no machine has a taint with such a key.
+fn taint(text: &str) -> Result<String, String> {
+    let is_of_key = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if text.is_empty() || !text.chars().all(is_of_key) {
+        return Err(
+            "give the key of the taint only, without its value and its effect, such as example.com/leaving"
+                .to_owned(),
+        );
     }
     Ok(text.to_owned())
 }
@@ -261,6 +273,16 @@ mod tests {
         }
         for name in ["", " ", "Shop", "shop,lab", "-shop", "shop-", "kube.system", &"a".repeat(64)] {
             assert!(namespace(name).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn taint_with_value_or_effect_is_a_usage_error() {
+        for key in ["leaving", "example.com/leaving", "ToBeDeletedByClusterAutoscaler"] {
+            assert_eq!(taint(key).as_deref(), Ok(key));
+        }
+        for with_more in ["", "a=b", "leaving:NoSchedule", "a=b:NoExecute", "a b", "a,b"] {
+            assert!(taint(with_more).is_err(), "{with_more}");
         }
     }
 

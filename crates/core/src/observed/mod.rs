@@ -557,8 +557,14 @@ observed! {
     },
     ObservedClaim, by_owners, |_: IgnoredAny, meta| Self { meta },
     ObservedMachine, no_group, |object: MachineJson, meta: Meta| Self {
-        // Its kubelet changes labels and annotations often, and nothing depends on them.
-        meta: Meta { labels: Shared::default(), annotations: Shared::default(), ..meta },
+        // Its kubelet changes the rest often, and nothing depends on that.
+        meta: Meta {
+            name: meta.name,
+            uid: meta.uid,
+            resource_version: meta.resource_version,
+            terminating: meta.terminating,
+            ..Meta::default()
+        },
         unschedulable: object.spec.unschedulable,
         taints: object.spec.taints.into_iter().map(|taint| taint.key).collect(),
     },

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::Cache;
 use windlass_core::observed::{
-    Meta, Observed, ObservedFleet, ObservedNode, ObservedPod, ObservedStatefulSet,
+    Meta, Observed, ObservedFleet, ObservedMachine, ObservedNode, ObservedPod, ObservedStatefulSet,
 };
 
 fn node(spec: &Value, status: &Value) -> ObservedNode {
@@ -188,7 +188,8 @@ fn only_changes_to_fields_that_are_read_are_notified() {
         assert_eq!(is_news::<ObservedStatefulSet>(&set, path, value), news, "StatefulSet {path}");
     }
     for (path, value, news) in [
-        ("spec/nodeName", json!("worker-1"), false),
+        ("spec/priority", json!(7), false),
+        ("spec/nodeName", json!("worker-1"), true),
         ("status/startTime", json!("2030-01-01T00:00:00Z"), false),
         ("status/phase", json!("Failed"), true),
         ("status/podIP", json!("10.0.0.1"), true),
@@ -199,5 +200,21 @@ fn only_changes_to_fields_that_are_read_are_notified() {
         ("metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"), true),
     ] {
         assert_eq!(is_news::<ObservedPod>(&pod, path, value), news, "Pod {path}");
+    }
+    let machine =
+        json!({"metadata": meta, "spec": {"taints": []}, "status": {"conditions": [{"type": "Ready"}]}});
+    for (path, value, news) in [
+        ("status/conditions/0/lastHeartbeatTime", json!("2030-01-01T00:00:00Z"), false),
+        (
+            "metadata/annotations",
+            json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"}),
+            false,
+        ),
+        ("metadata/labels", json!({"a": "b"}), false),
+        ("spec/unschedulable", json!(true), true),
+        ("spec/taints", json!([{"key": "leaving"}]), true),
+        ("metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"), true),
+    ] {
+        assert_eq!(is_news::<ObservedMachine>(&machine, path, value), news, "Node {path}");
     }
 }
