@@ -117,12 +117,14 @@ async fn nodes_leave_a_cordoned_machine_one_at_a_time() {
     assert_eq!(seen.went, ["db-2-0", "db-1-0", "db-0-0"], "{:#?}", seen.log);
     assert_eq!(after["status"]["lastCompletedRolloutHash"], db["status"]["lastCompletedRolloutHash"]);
     for node in ["db-0", "db-1", "db-2"] {
-        let started = world.notes_about(node, "PlanStarted").await;
-        assert_eq!(
-            started.iter().filter(|note| note.starts_with("MoveNode")).count(),
-            1,
-            "{node}: {started:?}"
-        );
+        let moves = |node: &Value| {
+            let history = node["status"]["history"].as_array().cloned().unwrap_or_default();
+            history
+                .iter()
+                .filter(|entry| entry["recipe"] == "MoveNode" && entry["outcome"] == "Complete")
+                .count()
+        };
+        world.until(&world.nodes(), node, "it has moved once", |node| moves(node) == 1).await;
     }
     // The request ends with the drain.
     machines.cordon(0, false).await;
