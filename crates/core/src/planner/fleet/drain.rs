@@ -152,12 +152,19 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
             let Drain::Due(pod) = &child.pod.drain else { continue };
             let NodeState::AtRest(health) = child.state() else { continue };
             let (target, is_down) =
-                (child.grant.hash.as_ref(), matches!(health, Health::Down | Health::Starting));
+                (child.grant.hash.as_ref(), health == Health::Down && !child.main_container_runs());
             let stays = child.surplus || child.leave.asked || child.grant.again_at.is_some();
             // The plans of a StatefulSet's pods may need other update strategies.
             let stays = stays || facts.group_of(child).is_some_and(|group| facts.has_plan_in(group));
             let waits = stays || (serves && facts.awaits_lower(child));
-            if waits || used.clause_for(facts, child, target, is_down).is_none() {
+            // A move repairs nothing, so a node whose main container runs needs room like one that serves.
+            let others = used.disrupted - i32::from(child.counts_as_disrupted());
+            let has_room = if is_down {
+                used.clause_for(facts, child, target, true).is_some()
+            } else {
+                others < facts.spec.max_unavailable
+            };
+            if waits || !has_room {
                 continue;
             }
             used.count(facts, child, rollout_target, target);

@@ -50,7 +50,7 @@ pub struct Grant {
 /// How much of the wave is used.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Used {
-    disrupted: i32,
+    pub(super) disrupted: i32,
     moving: i32,
     /// Those whose main containers do not run, and that are not moving.
     stopped: i32,

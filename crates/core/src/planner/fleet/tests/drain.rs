@@ -140,6 +140,25 @@ fn pods_move_within_the_wave() {
             all_due(3).at_most(2).but(0, |c| due(c.down())),
             &["db-0", "db-2"],
         ),
+        (
+            "all are Ready, none for long enough",
+            {
+                fleet(3).with(|f| {
+                    f.children = (0..3).map(|n| due(node(n).with(|c| c.pod.available = false))).collect()
+                })
+            },
+            none,
+        ),
+        (
+            "no sidecar can be reached",
+            {
+                fleet(3).with(|f| {
+                    f.children =
+                        (0..3).map(|n| due(node(n).unreachable().with(|c| c.pod.ready = false))).collect()
+                })
+            },
+            none,
+        ),
         ("a paused fleet moves all the same", all_due(2).paused(), &["db-1"]),
         (
             "a node that leaves is not moved",
