@@ -122,7 +122,7 @@ fn pods_move_within_the_wave() {
     let all_due =
         |replicas| fleet(replicas).with(|f| f.children = (0..replicas).map(node).map(due).collect());
     let none: &[&str] = &[];
-    for (what, facts, expected) in [
+    let table = vec![
         ("no machine is drained", fleet(3), none),
         ("one at a time, from the highest ordinal", all_due(3), &["db-2"]),
         ("as many as may be unavailable", all_due(3).at_most(2), &["db-2", "db-1"]),
@@ -144,7 +144,7 @@ fn pods_move_within_the_wave() {
             "all are Ready, none for long enough",
             {
                 fleet(3).with(|f| {
-                    f.children = (0..3).map(|n| due(node(n).with(|c| c.pod.available = false))).collect()
+                    f.children = (0..3).map(|n| due(node(n).with(|c| c.pod.available = false))).collect();
                 })
             },
             none,
@@ -154,7 +154,7 @@ fn pods_move_within_the_wave() {
             {
                 fleet(3).with(|f| {
                     f.children =
-                        (0..3).map(|n| due(node(n).unreachable().with(|c| c.pod.ready = false))).collect()
+                        (0..3).map(|n| due(node(n).unreachable().with(|c| c.pod.ready = false))).collect();
                 })
             },
             none,
@@ -182,7 +182,8 @@ fn pods_move_within_the_wave() {
             fleet(1).but(0, |c| c.with(|f| f.pod.drain = Drain::Returned(on("m1", "p")))),
             none,
         ),
-    ] {
+    ];
+    for (what, facts, expected) in table {
         assert_eq!(moves(&facts), expected, "{what}");
     }
 }
