@@ -133,7 +133,7 @@ fn manifest(fleet: &FleetScope, min_available: i32, set: &SetName) -> Value {
     })
 }
 
-/// The operations that bring the budget to its desired state. All other fields belong to whoever sets them.
+/// The operations that bring the budget to its desired state. Windlass leaves all other fields alone.
 fn ops(fleet: &FleetScope, own: &ObservedBudget, min_available: i32, set: &SetName) -> Vec<PatchOp> {
     let labels = TemplateMeta { labels: identity(fleet).labels(), ..TemplateMeta::default() };
     let change = metadata_change(&own.meta, &TemplateMeta::default(), &labels);

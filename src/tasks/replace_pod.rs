@@ -16,7 +16,7 @@ const EVICT_AGAIN: Duration = Duration::from_secs(5);
 /// The same after a refusal that only a user can end.
 const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 
-/// Evicts a pod that leaves its machine. Whoever drains the machine may evict pods at the same time, so both have to ask the
+/// Evicts a pod that leaves its machine. `kubectl drain` or an autoscaler may evict pods at the same time, so all have to ask the
 /// same budget.
 pub(super) async fn move_pod(cluster: &dyn Cluster, target: Target) -> Result<Outcome, TaskError> {
     match cluster.evict(target).await {

@@ -1,4 +1,4 @@
-//! Pods that leave machines that are being drained, one by one, as the wave allows. Each is deleted by its node's plan
+//! Pods that leave machines that are being drained, one by one, as the wave allows. Each is evicted by its node's plan
 //! MoveNode and created again elsewhere. The plan belongs to no rollout.
 
 use std::collections::BTreeMap;
@@ -51,8 +51,8 @@ impl Draining {
             let found = machine.taints.iter().filter(|taint| taints.contains(taint)).cloned();
             found.chain(leaves.then(|| CORDONED.to_owned())).collect::<Vec<_>>()
         };
-        let marked = machines.map(|machine| (machine.meta.name.clone(), marks(machine)));
-        Self::Machines(marked.filter(|(_, marks)| !marks.is_empty()).collect())
+        let marked = machines.map(|machine| (machine, marks(machine))).filter(|(_, marks)| !marks.is_empty());
+        Self::Machines(marked.map(|(machine, marks)| (machine.meta.name.clone(), marks)).collect())
     }
 
     /// True if no machine is being drained, as far as is known.
@@ -138,7 +138,7 @@ pub fn ended_moves(facts: &FleetFacts) -> Vec<MoveRequest> {
 }
 
 /// The pods that may be moved now: first those of nodes that are down, then those of nodes that serve, each from the
-/// highest ordinal. A node that is down disrupts no other, so it only needs room among those that move.
+/// highest ordinal. A node whose main container does not run only needs room among those that move.
 #[must_use]
 pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<MoveRequest> {
     let is_halting = facts.rollout.now.set().is_some_and(SetRollout::is_halting);
