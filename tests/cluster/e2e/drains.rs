@@ -94,22 +94,29 @@ async fn until_all_on(world: &World, machine: &str, count: usize) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn nodes_leave_a_cordoned_machine_one_at_a_time() {
-    let mut world = World::without_operator("drain").await;
+/// A fleet whose pods are all on the first of two machines, and an operator that carries out drains. The other machine is
+/// still cordoned.
+async fn on_first_machine(prefix: &str, replicas: i64) -> (World, Machines) {
+    let mut world = World::without_operator(prefix).await;
     let machines = Machines::add(&world).await;
     Machines::grant(&world).await;
     world.start_operator(&["--drain"]).await;
     machines.cordon(1, true).await;
     let placed =
         json!({"spec": {"template": {"spec": {"podTemplate": {"spec": Machines::placement(&world)}}}}});
-    let db = world.settled_fleet(with(fleet(3, "db:1"), &placed)).await;
-    let (a, b) = (machines.names[0].clone(), machines.names[1].clone());
-    assert!(are_all_on(&world, &a, 3).await);
+    world.settled_fleet(with(fleet(replicas, "db:1"), &placed)).await;
+    until_all_on(&world, &machines.names[0], usize::try_from(replicas).unwrap()).await;
+    (world, machines)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_leave_a_cordoned_machine_one_at_a_time() {
+    let (world, machines) = on_first_machine("drain", 3).await;
+    let db = world.db().await;
     let wave = Wave::watch(&world, 3).await;
     machines.cordon(1, false).await;
     machines.cordon(0, true).await;
-    until_all_on(&world, &b, 3).await;
+    until_all_on(&world, &machines.names[1], 3).await;
     let after = world
         .until_db("it is at rest", |db| is_applied(db) && condition(db, "Reconciling") == "False/Settled")
         .await;
@@ -137,25 +144,17 @@ async fn nodes_leave_a_cordoned_machine_one_at_a_time() {
 /// `kubectl drain` cordons and evicts at once, while Windlass moves: both ask the same budget.
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_drain_during_moves_takes_one_node_at_a_time() {
-    let mut world = World::without_operator("evict").await;
-    let machines = Machines::add(&world).await;
-    Machines::grant(&world).await;
-    world.start_operator(&["--drain"]).await;
-    machines.cordon(1, true).await;
-    let placed =
-        json!({"spec": {"template": {"spec": {"podTemplate": {"spec": Machines::placement(&world)}}}}});
-    world.settled_fleet(with(fleet(4, "db:1"), &placed)).await;
-    let (a, b) = (machines.names[0].clone(), machines.names[1].clone());
-    assert!(are_all_on(&world, &a, 4).await);
+    let (world, machines) = on_first_machine("evict", 4).await;
     let budgets = world.api("policy/v1", "PodDisruptionBudget");
     world
         .until(&budgets, "db", "it allows an eviction", |pdb| pdb["status"]["disruptionsAllowed"] == 1)
         .await;
     machines.cordon(1, false).await;
     let wave = Wave::watch(&world, 4).await;
-    let drained = world.cp.kubectl(&["drain", &a, "--ignore-daemonsets", "--timeout=110s"]).await;
+    let drained =
+        world.cp.kubectl(&["drain", &machines.names[0], "--ignore-daemonsets", "--timeout=110s"]).await;
     drained.ok();
-    until_all_on(&world, &b, 4).await;
+    until_all_on(&world, &machines.names[1], 4).await;
     world.until_applied().await;
     // kubectl evicts by name: it may evict a pod that has just moved once more.
     wave.at_most(1).await;
