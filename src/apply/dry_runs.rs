@@ -102,6 +102,6 @@ pub(super) fn dry_run_stateful_set(
 #[must_use]
 pub fn dry_run_key_of(identity: &NodeIdentity, spec: &StatefulNodeSpec, hash: &PodTemplateHash) -> String {
     let whose = identity.deployment.as_ref().unwrap_or(&identity.name);
-    let claims = json!(spec.volume_claim_templates);
+    let claims = json!(revision::with_sizes(&spec.volume_claim_templates, &spec.claim_sizes));
     format!("{}/{whose} {hash} {claims} {}", identity.namespace, json!(identity.metadata))
 }

@@ -295,7 +295,22 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Ve
         ops.push(PatchOp::set("/spec/watchSidecar", json!(watched)));
     }
     ops.extend(unhalt_ops(fleet, node, live, serving));
+    ops.extend(growth_ops(fleet, node, live));
     ops
+}
+
+/// The operations that let the claims of a node grow. A rollout shows how far they are, so they wait for one.
+fn growth_ops(fleet: &FleetScope, node: &ObservedNode, live: &StatefulNodeSpec) -> Option<PatchOp> {
+    let is_unchecked = fleet.promoting().is_some();
+    if fleet.spec.paused
+        || fleet.fleet.status.rollout.is_none()
+        || is_unchecked
+        || !live.removal_id.is_empty()
+    {
+        return None;
+    }
+    let sizes = fleet.claim_sizes(node);
+    (sizes != live.claim_sizes).then(|| PatchOp::set("/spec/claimSizes", json!(sizes)))
 }
 
 /// The operations that withdraw the request to halt from a node that serves or is to serve.
@@ -329,9 +344,10 @@ fn spec_ops(live: &StatefulNodeSpec, wanted: &StatefulNodeSpec) -> Vec<PatchOp> 
         halt_task_id: _,
         removal_id: _,
         move_: _,
-        // These depend on the node's set: see `at_once_ops`.
+        // These depend on the node or its set: see `at_once_ops`.
         volume_claim_retention: _,
         watch_sidecar: _,
+        claim_sizes: _,
         // Applied at once.
         ports,
         service_annotations,

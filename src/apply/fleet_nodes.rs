@@ -74,6 +74,7 @@ impl FleetScope {
         let mut spec = (*self.node_spec(child.spec_hash.as_ref()?)?).clone();
         spec.granted_hash = child.grant.hash.clone().map(String::from).unwrap_or_default();
         spec.watch_sidecar = spec.sidecar.is_some() && self.is_awaited(name);
+        spec.claim_sizes = self.claim_sizes_of_new(&spec.volume_claim_templates);
         // From its first moment: no task may be left that asks it, and it would run past the height.
         if spec.sidecar.is_some()
             && let Some((height, task_id)) = self.halt_of(name)

@@ -43,6 +43,7 @@ impl FleetScope {
             spec.watch_sidecar = live.watch_sidecar;
             spec.removal_id.clone_from(&live.removal_id);
             spec.move_.clone_from(&live.move_);
+            spec.claim_sizes.clone_from(&live.claim_sizes);
             spec.volume_claim_retention = live.volume_claim_retention;
             // A node's claims cannot be changed, not even in how they are written.
             if are_same_claims(&live.volume_claim_templates, &spec.volume_claim_templates) {

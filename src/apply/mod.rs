@@ -2,6 +2,7 @@
 //! only if something differs. The planner decides what is written.
 
 mod admission;
+pub mod claim_growth;
 pub mod disruption_budget;
 pub mod dry_runs;
 mod error;

@@ -10,7 +10,7 @@ use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION};
 use crate::api::{RolloutHash, SameContent};
 use crate::observe::FleetScope;
-use crate::revision::{RevisionData, are_same_claims, revision_name};
+use crate::revision::{RevisionData, are_same_claims, at_revision, revision_name};
 use windlass_kube_port::{ClusterError, Key, Kind};
 
 /// What the API server stores of a node's StatefulSet that belongs to a revision.
@@ -47,16 +47,32 @@ pub(super) async fn of_spec(
     if meant.is_empty() || meant.contains(&written) {
         return Ok((data, None));
     }
-    let Ok((manifest, content)) = dry_run_stateful_set(fleet, &fleet.spec.template.spec) else {
-        return Ok((data, None));
+    let same_as =
+        |hash: RolloutHash| SameContent { written_hash: written.clone().into(), recorded_hash: hash.into() };
+    let revisions = fleet.revisions();
+    // Volumes grow without a new revision, also of a spec that has something else that is new.
+    let base =
+        meant.first().and_then(|hash| RevisionData::from_value(&revisions.get(hash)?.data.value()).ok());
+    if let Some(base) = base {
+        data.volume_claim_templates =
+            at_revision(&data.volume_claim_templates, &base.volume_claim_templates).into();
+    }
+    let smaller = data.rollout_hash(build_id);
+    let grows = (smaller != written).then(|| same_as(smaller.clone()));
+    if meant.contains(&smaller) {
+        return Ok((data, grows));
+    }
+    let mut spec = fleet.spec.template.spec.clone();
+    spec.volume_claim_templates = data.volume_claim_templates.clone();
+    let Ok((manifest, content)) = dry_run_stateful_set(fleet, &spec) else {
+        return Ok((data, grows));
     };
     if is_refused(&fleet.caches.probes, &content) {
-        return Ok((data, None));
+        return Ok((data, grows));
     }
-    let Some(asked) = stored(fleet, manifest).await? else { return Ok((data, None)) };
+    let Some(asked) = stored(fleet, manifest).await? else { return Ok((data, grows)) };
     is_taken(&fleet.caches.probes, &content);
     is_taken(&fleet.caches.probes, &answer);
-    let revisions = fleet.revisions();
     let mut claims = None;
     for hash in meant {
         let Some(revision) = revisions.get(&hash) else { continue };
@@ -69,19 +85,18 @@ pub(super) async fn of_spec(
         let Ok((manifest, _)) = dry_run_stateful_set(fleet, &other_spec) else { continue };
         let Some(known) = stored(fleet, manifest).await? else { continue };
         if known == asked {
-            let same = SameContent { written_hash: written.into(), recorded_hash: hash.into() };
-            return Ok((data, Some(same)));
+            return Ok((data, Some(same_as(hash))));
         }
         if known.claims == asked.claims {
             claims.get_or_insert(other.volume_claim_templates);
         }
     }
     let Some(claims) = claims.filter(|claims| !are_same_claims(claims, &data.volume_claim_templates)) else {
-        return Ok((data, None));
+        return Ok((data, grows));
     };
     data.volume_claim_templates = claims;
-    let recorded_hash = data.rollout_hash(build_id).into();
-    Ok((data, Some(SameContent { written_hash: written.into(), recorded_hash })))
+    let recorded = data.rollout_hash(build_id);
+    Ok((data, Some(same_as(recorded))))
 }
 
 /// What the API server would store; `None` if it would store nothing.

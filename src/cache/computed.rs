@@ -106,6 +106,7 @@ fn has_same_content(a: &StatefulNodeSpec, b: &StatefulNodeSpec) -> bool {
         watch_sidecar: _,
         removal_id: _,
         move_: _,
+        claim_sizes: _,
     } = a;
     pod_template.is_same(&b.pod_template)
         && volume_claim_templates.is_same(&b.volume_claim_templates)

@@ -23,6 +23,8 @@ pub enum Sighting {
     NoPod,
     /// A StatefulSet's controller has not observed this generation.
     Unobserved(i64),
+    /// The file system of a claim is to grow, and the claim does not say since when.
+    FileSystemPending,
     /// The names that a fleet's new set needs cannot be listed.
     NamesUnlisted,
 }

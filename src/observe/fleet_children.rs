@@ -21,6 +21,7 @@ use crate::planner::fleet::child::{
 };
 use crate::planner::fleet::drain::{Drain, Draining};
 use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
+use crate::planner::growth::Growth;
 use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
 use crate::planner::node::problem::{is_crash, is_of_whole_pod};
@@ -99,6 +100,7 @@ impl FleetScope {
             Some(since) => Wait::of(since, self.spec.min_ready_seconds).filter(|_| !available),
             None => pod.as_deref().and_then(|pod| waits::of_pod(pod, self.now)),
         };
+        let growth = self.growth(node);
         Some(ChildFacts {
             name: NodeName::recorded(meta.name.as_str())?,
             ordinal,
@@ -140,7 +142,7 @@ impl FleetScope {
                 runs: status.pod_runs
                     || (status.phase == NodePhase::Failed.as_ref()
                         && pod.as_deref().is_some_and(|pod| runs_main_container(node, pod))),
-                drain: self.drain(node, draining),
+                drain: self.drain(node, draining, &growth),
             },
             grant: GrantFacts {
                 again_at: None,
@@ -157,17 +159,19 @@ impl FleetScope {
             },
             at_hook: read.at_hook.map(|at| *at),
             sidecar: sidecar_facts(node),
+            growth,
         })
     }
 
     /// Whether a node's pod has to leave its machine.
-    fn drain(&self, node: &ObservedNode, draining: &Draining) -> Drain {
+    fn drain(&self, node: &ObservedNode, draining: &Draining, growth: &Growth) -> Drain {
         let asked = node.spec.as_ref().ok().and_then(|spec| spec.move_.as_ref());
-        if asked.is_none() && draining.is_empty() {
+        let to_restart = growth.pod_to_replace();
+        if asked.is_none() && draining.is_empty() && to_restart.is_none() {
             return Drain::None;
         }
         let pod = self.view.pods.get(&Key::new(&node.meta.namespace, pod_name(&node.meta.name)));
-        Drain::of(asked, pod.as_deref(), draining)
+        Drain::of(asked, pod.as_deref(), draining, to_restart)
     }
 
     /// The time that a node has to become available with what it was granted.

@@ -56,7 +56,12 @@ impl FleetScope {
             child.spec_hash != facts.requested
                 && spec.is_some_and(|spec| wanted.is_other(&spec.volume_claim_templates))
         };
-        let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
+        let Some(child) = facts.wanted().filter(|c| !c.terminating).find(differs) else {
+            let names =
+                facts.wanted().filter(|c| !c.terminating).map(|c| Key::new(&meta.namespace, c.name.as_str()));
+            let nodes: Vec<_> = names.filter_map(|key| self.view.nodes.get(&key)).collect();
+            return self.shrinking_claims(&nodes);
+        };
         let yet = if facts.record.last_completed.is_none() {
             " or before the first rollout is complete"
         } else {

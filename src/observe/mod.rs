@@ -2,12 +2,14 @@
 //! Nothing here writes.
 
 pub(crate) mod fleet_children;
+mod fleet_claims;
 pub mod fleet_facts;
 mod fleet_hashes;
 mod fleet_members;
 mod fleet_record;
 mod fleet_release;
 pub mod fleet_scope;
+mod growth;
 pub mod node_scope;
 pub(crate) mod pods;
 pub mod recorder;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
+use super::growth::growth_to;
 use super::recorder::SidecarRecorder;
 use super::restart::effective_restart;
 use crate::api::ids::field;
@@ -14,6 +15,7 @@ use crate::cache::computed::RenderedSpec;
 use crate::cache::probes::{CheckedTemplate, FoundTemplate};
 use crate::cache::{Caches, Sightings, StatusWrites};
 use crate::engine::TaskError;
+use crate::planner::growth::Growth;
 use crate::planner::node::{
     LiveStatefulSet, NodeFacts, RenderedTarget, Running, StatefulSetFact, Template, problem::pod_facts,
     status::SidecarAnswer,
@@ -175,7 +177,17 @@ impl NodeScope {
             suspended: spec.is_ok_and(|s| s.suspend),
             removal_id: spec.ok().and_then(|s| s.removal_id()),
             move_: spec.ok().and_then(|s| s.move_.clone()),
+            growth: self.growth(node),
         }
+    }
+
+    /// What is left to do until the node's claims have the sizes in its spec.
+    #[must_use]
+    pub fn growth(&self, node: &ObservedNode) -> Growth {
+        let sizes = node.spec.as_ref().ok().map(|spec| &spec.claim_sizes);
+        sizes.map_or(Growth::Done, |sizes| {
+            growth_to(sizes, &self.key, (&self.view, &self.sightings, self.now))
+        })
     }
 
     /// The object that has to be deleted before the node's pod can be created, in a sentence: the pod of an earlier

@@ -85,7 +85,7 @@ pub fn start(
     });
     let own = triggers.clone();
     let refused = move |set: Meta| own.node(&set.namespace, set.name);
-    for of in [EventsOf::Refusals, EventsOf::Pods] {
+    for of in [EventsOf::Refusals, EventsOf::Pods, EventsOf::Claims] {
         helpers.spawn(refusals::watch(of, api(Kind::Event), view.clone(), refused.clone()));
     }
     for (kind, mut stream) in streams {

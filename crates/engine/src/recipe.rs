@@ -28,6 +28,8 @@ pub enum Builtin {
     BlueGreen,
     /// The same with `promotion: Immediately`.
     BlueGreenImmediate,
+    /// Volume claims grow in place: of a fleet, and of each of its nodes.
+    GrowClaims,
     /// A fleet's rollout that halts the old nodes at a height.
     HardFork,
     /// A fleet's rollout that updates its nodes.
@@ -47,9 +49,10 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::BlueGreen,
         Self::BlueGreenImmediate,
+        Self::GrowClaims,
         Self::HardFork,
         Self::InPlace,
         Self::MarkReady,
@@ -64,6 +67,7 @@ impl Builtin {
         match self {
             Self::BlueGreen => include_str!("../plans/blue-green.yaml"),
             Self::BlueGreenImmediate => include_str!("../plans/blue-green-immediate.yaml"),
+            Self::GrowClaims => include_str!("../plans/grow-claims.yaml"),
             Self::HardFork => include_str!("../plans/hard-fork.yaml"),
             Self::InPlace => include_str!("../plans/in-place.yaml"),
             Self::MarkReady => include_str!("../plans/mark-ready.yaml"),

@@ -174,29 +174,15 @@ impl Cluster for KubeCluster {
     }
 
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
-        let described = target.describe();
-        self.check_fence(&described)?;
-        let api = self.api(target.kind, &target.namespace);
         // A node or a version of workers may be desired again before a slow server carries this out. Other objects
         // change all the time, and are deleted at any version.
         let is_versioned = matches!(target.kind, Kind::StatefulNode | Kind::Deployment);
         let version = is_versioned.then(|| target.resource_version.clone());
-        let params = DeleteParams::background()
-            .preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: version });
-        let deleted = api.delete(&target.name, &params);
-        let answer = within(&described, self.doubting(&target, deleted)).await;
-        let leaving = match answer {
-            Ok(answer) => answer.left().filter(RawObject::is_terminating),
-            Err(ClusterError::NotFound { .. }) => None,
-            Err(error) => return Err(error.of_delete()),
-        };
-        if let Some(object) = leaving {
-            self.view.observe_raw(target.kind, &object);
-        } else {
-            let key = Key::new(&target.namespace, &target.name);
-            self.view.deleted(target.kind, &key, &target.uid);
-        }
-        Ok(())
+        self.delete_with(target, DeleteParams::background(), version).await
+    }
+
+    async fn delete_and_orphan(&self, target: Target) -> Result<(), ClusterError> {
+        self.delete_with(target, DeleteParams::orphan(), None).await
     }
 
     async fn evict(&self, target: Target) -> Result<Eviction, ClusterError> {
@@ -324,6 +310,33 @@ fn too_many(object: String) -> ClusterError {
 }
 
 impl KubeCluster {
+    async fn delete_with(
+        &self,
+        target: Target,
+        params: DeleteParams,
+        version: Option<String>,
+    ) -> Result<(), ClusterError> {
+        let described = target.describe();
+        self.check_fence(&described)?;
+        let api = self.api(target.kind, &target.namespace);
+        let params =
+            params.preconditions(Preconditions { uid: Some(target.uid.clone()), resource_version: version });
+        let deleted = api.delete(&target.name, &params);
+        let answer = within(&described, self.doubting(&target, deleted)).await;
+        let leaving = match answer {
+            Ok(answer) => answer.left().filter(RawObject::is_terminating),
+            Err(ClusterError::NotFound { .. }) => None,
+            Err(error) => return Err(error.of_delete()),
+        };
+        if let Some(object) = leaving {
+            self.view.observe_raw(target.kind, &object);
+        } else {
+            let key = Key::new(&target.namespace, &target.name);
+            self.view.deleted(target.kind, &key, &target.uid);
+        }
+        Ok(())
+    }
+
     /// Reads the owner before an object is created again: an object that vanished right after its creation was garbage
     /// collected with its owner, whose deletion the watch may not have shown yet.
     async fn check_owner(&self, kind: Kind, meta: &Meta) -> Result<(), ClusterError> {

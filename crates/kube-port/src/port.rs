@@ -246,6 +246,9 @@ pub trait Cluster: Send + Sync {
     /// Deletes the object with the target's UID, with background propagation.
     async fn delete(&self, target: Target) -> Result<(), ClusterError>;
 
+    /// Deletes the object with the target's UID, and leaves what it owns.
+    async fn delete_and_orphan(&self, target: Target) -> Result<(), ClusterError>;
+
     /// Evicts the pod with the target's UID, as its PodDisruptionBudget allows.
     async fn evict(&self, target: Target) -> Result<Eviction, ClusterError>;
 

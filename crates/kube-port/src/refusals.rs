@@ -19,6 +19,7 @@ use crate::raw::RawObject;
 use crate::watch::{Attempts, renewed_after};
 use crate::{Key, Kind, View, port::EventNote};
 use windlass_clock::monotonic;
+use windlass_core::api::names::LABEL_NODE;
 use windlass_core::observed::{Meta, Observed};
 use windlass_core::planner::fleet::pods::is_adopted;
 
@@ -30,6 +31,8 @@ pub enum EventsOf {
     /// Warnings about pods, such as volumes that cannot be attached or mounted. Those that repeat what the status of a
     /// pod says are left out.
     Pods,
+    /// Failures to expand the volumes of claims.
+    Claims,
 }
 
 impl EventsOf {
@@ -42,6 +45,7 @@ impl EventsOf {
                 "regarding.kind=Pod,type=Warning,reason!=BackOff,reason!=Failed,reason!=FailedScheduling,\
                  reason!=Unhealthy"
             }
+            Self::Claims => "regarding.kind=PersistentVolumeClaim,reason=VolumeResizeFailed",
         }
     }
 }
@@ -80,7 +84,7 @@ pub async fn watch(of: EventsOf, api: Api<RawObject>, view: Arc<View>, tell: imp
         }
     };
     let attempts = Attempts::of("watch of events".to_owned()).slower(SLOWER);
-    let is_listed = of == EventsOf::Pods;
+    let is_listed = of != EventsOf::Refusals;
     let watch = Watch { of, api, view, tell, attempts, is_listed, lists: 0, version: None, is_told: false };
     tokio::join!(settle, watch.run());
 }
@@ -230,7 +234,7 @@ impl<F: Fn(Meta)> Watch<F> {
         sweep(&self.view);
         let (uid, mut meta) = about(event);
         let Some(mut told) = EventNote::read(event) else { return };
-        if self.of == EventsOf::Pods {
+        if self.of != EventsOf::Refusals {
             let Some(owner) = self.owner(&meta) else { return };
             meta.name = owner;
             let reason = event["reason"].as_str().unwrap_or_default();
@@ -241,10 +245,13 @@ impl<F: Fn(Meta)> Watch<F> {
         }
     }
 
-    /// The name of the node, or of the StatefulSet that is held, that a pod is of by its name: most pods are not Windlass's. The
-    /// watch of pods may be behind: it does not matter what it has shown.
+    /// The name of the node that a claim is of; of a pod, that of the node or of the StatefulSet that is held, by its name:
+    /// most pods are not Windlass's. The watch of pods may be behind: it does not matter what it has shown.
     fn owner(&self, pod: &Meta) -> Option<String> {
         let key = |name: &str| Key::new(&pod.namespace, name);
+        if self.of == EventsOf::Claims {
+            return self.view.claims.get(&key(&pod.name))?.meta.label(LABEL_NODE).map(str::to_owned);
+        }
         if self.view.is_of_rollouts() {
             let (set, _) = pod.name.rsplit_once('-')?;
             let is_held = self.view.stateful_sets.get(&key(set)).is_some_and(|set| is_adopted(&set));
@@ -275,7 +282,9 @@ pub(crate) fn sweep(view: &View) {
     view.refusals.sweep(|| {
         let sets = view.stateful_sets.list_all(|_| true);
         let pods = view.pods.list_all(|pod| !pod.is_ready());
+        let growing = view.claims.list_all(|claim| !claim.conditions.is_empty());
         let sets = sets.iter().map(|set| set.meta().uid.clone());
+        let sets = sets.chain(growing.iter().map(|claim| claim.meta().uid.clone()));
         sets.chain(pods.iter().map(|pod| pod.meta().uid.clone())).collect::<HashSet<String>>()
     });
 }

@@ -205,11 +205,13 @@ impl Fleet<'_> {
         let rollout_target = rollout_target_of(&self.scope.fleet.status);
         end(status, old, Ending::Superseded, reason, self.now);
         let set = SetRollout::of(status);
+        let of_recipe =
+            Strategy::of_recipe(&old.recipe).filter(|strategy| !strategy.creates_set()).unwrap_or_default();
         let start = Start {
             rollout_target,
             target: RolloutHash::recorded_or_lost(old.target_hash.as_str()),
             cause: Cause::ChildDrift,
-            strategy: set.as_ref().map_or(Strategy::InPlace, |set| set.strategy),
+            strategy: set.as_ref().map_or(of_recipe, |set| set.strategy),
         };
         // Read before `begin` replaces the rollout below.
         let cause = status.rollout.as_ref().and_then(|r| r.cause.parse().ok()).or(Some(start.cause));

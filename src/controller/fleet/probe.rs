@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::context::Fleet;
 use crate::api::{HookRetry, RevisionName};
-use crate::apply::{Admission, fleet_objects};
+use crate::apply::{Admission, claim_growth, fleet_objects};
 use crate::controller::ReconcileError;
 use crate::controller::record::found;
 use crate::engine::Plan;
@@ -110,18 +110,25 @@ impl<'a> Fleet<'a> {
             Ok(Admission::Admitted(revision)) => {
                 self.report.update_revision = Some(revision);
                 self.scope.block(of_hooks);
-                self.scope.block(self.scope.unchangeable_claims().map(Blocker::Spec));
+                match claim_growth::refusal(&self.scope).await {
+                    Ok(sentence) => self.scope.block(sentence.map(Blocker::Spec)),
+                    Err(error) => return self.unanswered(error),
+                }
             }
             Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
-            Err(error) if error.is_conflict() => return Err(error),
-            // No rollout to the template starts before the answer is known. Everything independent of it continues.
-            Err(error) => {
-                let sentence =
-                    format!("could not check whether the API server accepts spec.template: {error}");
-                self.scope.block(Blocker::Unanswered(sentence));
-                self.note(error);
-            }
+            Err(error) => return self.unanswered(error),
         }
+        Ok(())
+    }
+
+    /// No rollout to the template starts before the answer is known. Everything independent of it continues.
+    fn unanswered(&mut self, error: ReconcileError) -> Result<(), ReconcileError> {
+        if error.is_conflict() {
+            return Err(error);
+        }
+        let sentence = format!("could not check whether the API server accepts spec.template: {error}");
+        self.scope.block(Blocker::Unanswered(sentence));
+        self.note(error);
         Ok(())
     }
 }

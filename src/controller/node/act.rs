@@ -8,6 +8,7 @@ use super::decide::{Action, CarryOut, Decided};
 use super::plans::of_outcome;
 use crate::api::at_hook::point_of;
 use crate::api::{ClaimRetention, Ending, HookPoint, TaskType};
+use crate::apply::claim_growth;
 use crate::apply::node_objects;
 use crate::apply::node_objects::AppliedAtOnce;
 use crate::controller::{Next, ReconcileError};
@@ -82,7 +83,9 @@ impl Node<'_> {
             let claims = AppliedAtOnce::from(self.apply_to_claims(&spec).await);
             let applied =
                 claims.and(node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await);
-            applied.and(self.restore_for_hooks(plan.as_ref(), &facts).await)
+            applied
+                .and(self.restore_for_hooks(plan.as_ref(), &facts).await)
+                .and(self.expand_claims(plan.as_ref()).await)
         };
         let Watched { status, again: asked } = watch(&self.scope, &self.stored);
         self.report.sidecar = status;
@@ -98,6 +101,19 @@ impl Node<'_> {
             StatusChange { next, ..change }
         });
         (change, error)
+    }
+
+    /// Raises the requests of claims while a plan is about something else. A pod may wait for the room.
+    async fn expand_claims(&self, plan: Option<&Plan>) -> AppliedAtOnce {
+        let plan = plan.filter(|plan| plan.is_active());
+        if plan.is_none_or(|plan| TaskType::next_of(plan) == Some(TaskType::ExpandClaims)) {
+            return AppliedAtOnce::default();
+        }
+        match claim_growth::expand(&self.scope, &self.stored).await {
+            // The plan GrowClaims that follows reports it.
+            Ok(_) => AppliedAtOnce::default(),
+            Err(error) => Err(ReconcileError::Children(error)).into(),
+        }
     }
 
     /// Recreates the StatefulSet of a node that somebody deleted while hooks at `BeforeRemove` run. Until they are done

@@ -175,6 +175,10 @@ impl Cluster for Port {
         Ok(())
     }
 
+    async fn delete_and_orphan(&self, target: Target) -> Result<(), ClusterError> {
+        self.delete(target).await
+    }
+
     async fn evict(&self, target: Target) -> Result<Eviction, ClusterError> {
         self.delete(target).await.map(|()| Eviction::Done)
     }

@@ -367,6 +367,7 @@ fn builtin_tasks_can_run_every_builtin_recipe() {
             "BlueGreenImmediate",
             vec!["retire-incumbents", "create-entrants", "await-nodes-running", "switch-traffic"],
         ),
+        ("GrowClaims", vec!["expand-claims", "await-expansion", "replace-stateful-set"]),
         (
             "HardFork",
             vec![

@@ -155,6 +155,7 @@ pub fn facts(world: &World, node: &Node, operator: u8, broken: u8) -> NodeFacts 
         suspended: false,
         removal_id: None,
         move_: None,
+        growth: windlass_core::planner::growth::Growth::Done,
     }
 }
 

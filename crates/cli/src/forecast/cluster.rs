@@ -86,10 +86,15 @@ impl Cluster for DryRunCluster {
     }
 
     async fn try_patch(&self, target: Target, ops: Vec<PatchOp>) -> Result<Value, ClusterError> {
-        self.inner.try_patch(target, ops).await
+        let what = format!("not checked whether {} may grow", target.describe());
+        self.unless_unallowed(&what, Value::Null, self.inner.try_patch(target, ops).await)
     }
 
     async fn delete(&self, target: Target) -> Result<(), ClusterError> {
+        Err(never_written(&target.name))
+    }
+
+    async fn delete_and_orphan(&self, target: Target) -> Result<(), ClusterError> {
         Err(never_written(&target.name))
     }
 

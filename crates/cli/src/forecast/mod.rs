@@ -27,7 +27,7 @@ use crate::report::observer_behind;
 use change::{After, after};
 use cluster::DryRunCluster;
 use windlass::internal::KINDS_OF_A_SET;
-use windlass::internal::{Admission, fleet_objects};
+use windlass::internal::{Admission, claim_growth, fleet_objects};
 use windlass::tasks::FleetScope;
 use windlass_core::api::names::GROUP;
 use windlass_core::api::{RolloutHash, SetName};
@@ -211,7 +211,11 @@ impl Examined<'_> {
         forecast.add_target(&facts, hash_before, self.scope.specified());
         let is_same = facts.kind == FleetKind::Nodes
             && self.scope.specified() != self.scope.written()
-            && forecast.is_no_other_target(hash_before);
+            && forecast.is_no_other_target(hash_before)
+            && !facts.needs_growth();
+        let growing = facts.wanted().filter(|child| child.growth.is_pending());
+        forecast.grows =
+            growing.map(|child| format!("{}: {}", child.name, child.growth.sentence())).collect();
         self.add_decision(forecast, &facts, plan.as_ref(), &at, &decision).await?;
         if is_same {
             forecast.report_same_content();
@@ -235,15 +239,13 @@ impl Examined<'_> {
             self.scope.block(Blocker::Spec(sentence));
             return Ok(());
         }
-        match fleet_objects::ensure_revision(&mut self.scope).await {
-            Ok(Admission::Admitted(_)) => {
-                self.scope.block(self.scope.unchangeable_claims().map(Blocker::Spec));
-            }
-            Ok(Admission::Refused(sentence)) => self.scope.block(Blocker::Spec(sentence)),
-            Err(error) => {
-                return Err(format!("not checked whether the API server accepts spec.template: {error}"));
-            }
-        }
+        let not_checked =
+            |error| format!("not checked whether the API server accepts spec.template: {error}");
+        let found = match fleet_objects::ensure_revision(&mut self.scope).await.map_err(not_checked)? {
+            Admission::Admitted(_) => claim_growth::refusal(&self.scope).await.map_err(not_checked)?,
+            Admission::Refused(sentence) => Some(sentence),
+        };
+        self.scope.block(found.map(Blocker::Spec));
         Ok(())
     }
 

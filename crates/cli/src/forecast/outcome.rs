@@ -112,6 +112,9 @@ pub struct Forecast {
     /// Of a StatefulSetRollout: what is done to the update strategies of StatefulSets, each in a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<String>,
+    /// The volume claims that grow, each in a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grows: Vec<String>,
     /// What happens, in a sentence.
     pub happens: String,
     /// The recipe of the rollout that starts, if one does.
@@ -228,6 +231,7 @@ impl Forecast {
             at_once: Vec::new(),
             pending: Vec::new(),
             holds: Vec::new(),
+            grows: Vec::new(),
             happens: String::new(),
             recipe: String::new(),
             cause: String::new(),
@@ -435,7 +439,7 @@ impl Forecast {
                     gone,
                 ),
             ],
-            Strategy::InPlace | Strategy::BlueGreen => {
+            Strategy::InPlace | Strategy::BlueGreen | Strategy::GrowClaims => {
                 let moves = if facts.spec.promotion == Promotion::Manual {
                     "a person promotes it"
                 } else {

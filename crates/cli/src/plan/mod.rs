@@ -316,6 +316,7 @@ pub fn lines(forecast: &Forecast) -> Vec<Line> {
             "then:",
             Some(forecast.happens.clone()).filter(|text| !text.is_empty()).into_iter().collect(),
         );
+        section("volumes:", forecast.grows.clone());
         section("traffic:", forecast.takes_over.iter().map(|takes| takes.sentence(&forecast.name)).collect());
         section("in this order:", order(forecast));
         section("currently waits for:", forecast.waits.clone());

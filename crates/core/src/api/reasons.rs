@@ -30,6 +30,7 @@ pub enum Reason {
     InvalidSpec,
     HookFailed,
     TemplateChanged,
+    ClaimsGrown,
     RestartRequested,
     RetryRequested,
     Superseded,
@@ -78,6 +79,7 @@ pub enum Reason {
     SidecarUnreachable,
     Unschedulable,
     WaitingForWave,
+    ClaimsGrowing,
     Held,
     StrategyOverwritten,
     StatefulSetMissing,
@@ -126,6 +128,7 @@ pub const OF_FLEETS: &[Reasons] = &[
         Truth::True,
         &[
             Reason::TemplateChanged,
+            Reason::ClaimsGrown,
             Reason::RestartRequested,
             Reason::RetryRequested,
             Reason::Superseded,
@@ -264,6 +267,7 @@ pub const UNCONVERGED: &[Reason] = &[
     Reason::InvalidSpec,
     Reason::Unschedulable,
     Reason::WaitingForWave,
+    Reason::ClaimsGrowing,
 ];
 
 /// True if a condition of a fleet, a StatefulSetRollout or a node may have this status and reason.

@@ -105,8 +105,12 @@ macro_rules! claims_stay {
     };
 }
 
-const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change if nodes are updated in place: a node keeps the \
-     volumes that it was created with. To grow a volume, edit its PersistentVolumeClaim. For other claims, create a new \
+const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change if nodes are updated in place, except that \
+     resources.requests.storage may grow: a node keeps the volumes that it was created with. For other claims, create a \
+     new NodeDeployment";
+
+const CLAIMS_SHRINK: &str = "volumeClaimTemplates cannot change if nodes are updated in place, except that \
+     resources.requests.storage may grow: a volume cannot shrink. Set it to the previous size or more, or create a new \
      NodeDeployment";
 
 /// `RESERVED_LABELS` as a list in CEL.
@@ -231,8 +235,8 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     )
     .on("template.spec.volumeClaimTemplates")
     .class(Reason::Forbidden),
-    // The same for the size, which is compared character by character: see `IS_SHARE`. Sizes in different units may be
-    // equal; the operator compares those.
+    // The size may grow. It is compared digit by digit: see `IS_SHARE`. Where a digit is smaller than the previous one, an
+    // earlier digit has to be larger. The operator compares sizes in different units, and those with fractions.
     Rule::new(
         "spec",
         claims_stay!(
@@ -244,11 +248,15 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
              || ['i', 'K', 'M', 'G', 'T', 'P', 'E', 'k', 'm', '.', 'e'].exists(c, \
              (a.charAt(size(a) - 1) == c) != (b.charAt(size(b) - 1) == c) \
              || (a.charAt(size(a) - 2) == c) != (b.charAt(size(b) - 2) == c)) \
-             || (size(a) == size(b) && [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19].all(i, \
-             i >= size(a) || ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '.'].all(c, \
-             (a.charAt(i) == c) == (b.charAt(i) == c)))))))"
+             || size(a) > size(b) || (size(a) == size(b) && [0, 1, 2, 3, 4, 5].all(i, i >= size(a) \
+             || !(a.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
+             || !(b.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
+             || int(a.charAt(i)) >= int(b.charAt(i)) || [0, 1, 2, 3, 4].exists(j, j < i \
+             && a.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
+             && b.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
+             && int(a.charAt(j)) > int(b.charAt(j))))))))"
         ),
-        CLAIMS_STAY,
+        CLAIMS_SHRINK,
     )
     .on("template.spec.volumeClaimTemplates")
     .class(Reason::Forbidden),
@@ -484,8 +492,8 @@ pub(super) const STATEFUL_NODE: &[Rule] = &[
         "has(self.volumeClaimTemplates) && size(self.volumeClaimTemplates) > 0 \
          ? has(oldSelf.volumeClaimTemplates) && self.volumeClaimTemplates == oldSelf.volumeClaimTemplates \
          : !has(oldSelf.volumeClaimTemplates) || size(oldSelf.volumeClaimTemplates) == 0",
-        "volumeClaimTemplates cannot change: a node keeps the volumes that it was created with. To grow a volume, \
-         edit its PersistentVolumeClaim. For other claims, create a new StatefulNode",
+        "volumeClaimTemplates cannot change: a node keeps the volumes that it was created with. To grow a volume, set \
+         its size in claimSizes. For other claims, create a new StatefulNode",
     )
     .on("volumeClaimTemplates")
     .class(Reason::Forbidden),

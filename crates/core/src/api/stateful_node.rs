@@ -114,6 +114,11 @@ pub struct StatefulNodeSpec {
     /// The pod to move to another machine, with a plan MoveNode. The owning NodeDeployment sets it.
     #[serde(default, skip_serializing_if = "Option::is_none", rename = "move")]
     pub move_: Option<PodMove>,
+    /// The sizes of volume claims that have grown since the node was created, by the names in
+    /// `volumeClaimTemplates`. The owning NodeDeployment sets them; for a standalone node, set them here.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub claim_sizes: BTreeMap<String, String>,
 }
 
 /// A request to move a pod off the machine that it runs on.

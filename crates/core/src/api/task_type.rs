@@ -17,17 +17,23 @@ pub enum TaskType {
     AwaitNodesRunning,
     /// Waits until the new set may take over.
     AwaitPromotion,
+    /// Waits until the volumes of the claims have their new sizes.
+    AwaitExpansion,
     /// Waits until the node is deleted.
     AwaitRemoval,
     /// Waits for a user's approval.
     AwaitApproval,
     /// Creates a set of nodes.
     CreateEntrants,
+    /// Raises the requests of volume claims.
+    ExpandClaims,
     /// Sends the sidecar a request to mark the node as ready, and waits until the node is ready (in a fleet's plan:
     /// until every node is available).
     MarkReady,
     /// Deletes the pod if it is not at the granted hash.
     ReplacePod,
+    /// Creates the StatefulSet again with the new sizes of its claims; its pod stays.
+    ReplaceStatefulSet,
     /// Removes the old set.
     RetireIncumbents,
     /// Runs a Job.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use serde::Deserialize;
@@ -25,6 +26,8 @@ use crate::api::{
         LABEL_WORKERS, MANAGER,
     },
 };
+
+use crate::revision::sizes_of;
 
 pub use crate::api::names::LAST_APPLIED;
 pub use key::Key;
@@ -169,6 +172,8 @@ pub struct ObservedStatefulSet {
     pub kubectl_restart: Option<Box<str>>,
     /// A digest of `spec.template`, as the API server stores it.
     pub template_digest: String,
+    /// The sizes of `spec.volumeClaimTemplates`, by their names.
+    pub claim_sizes: BTreeMap<String, String>,
     /// `status.observedGeneration`.
     pub observed_generation: i64,
     /// `status.updateRevision`.
@@ -232,6 +237,27 @@ pub struct ObservedBudget {
 pub struct ObservedClaim {
     /// Its metadata.
     pub meta: Meta,
+    /// `spec.storageClassName`.
+    pub storage_class: Box<str>,
+    /// `spec.resources.requests.storage`.
+    pub requested: Box<str>,
+    /// `status.capacity.storage`; empty if it is not bound.
+    pub capacity: Box<str>,
+    /// Its conditions that are `True`. They all are about a change of its volume.
+    pub conditions: Vec<ClaimCondition>,
+}
+
+/// A condition of a volume claim.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimCondition {
+    /// Its type, for example `FileSystemResizePending`.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// Its message.
+    pub message: String,
+    /// Since when it is `True`.
+    pub last_transition_time: Option<DateTime<Utc>>,
 }
 
 /// A ControllerRevision of a fleet.
@@ -418,6 +444,7 @@ struct StatefulSetSpecJson<T> {
     selector: LabelSelector,
     revision_history_limit: Option<i64>,
     persistent_volume_claim_retention_policy: BTreeMap<String, String>,
+    volume_claim_templates: Vec<Value>,
     template: T,
 }
 
@@ -513,6 +540,7 @@ impl ObservedStatefulSet {
             update_strategy,
             revision_history_limit: spec.revision_history_limit,
             deletes_claims: retention.values().any(|policy| policy == "Delete"),
+            claim_sizes: sizes_of(&spec.volume_claim_templates),
             observed_generation: status.observed_generation,
             update_revision: status.update_revision,
             ..Self::default()
@@ -555,7 +583,18 @@ observed! {
         let BudgetSpecJson { selector, min_available, max_unavailable } = object.spec;
         Self { meta, selector, min_available, max_unavailable }
     },
-    ObservedClaim, by_owners, |_: IgnoredAny, meta| Self { meta },
+    ObservedClaim, by_owners, |object: ClaimJson, meta| {
+        let ClaimJson { spec, status } = object;
+        let is_bound = status.phase == "Bound";
+        let holds = |condition: ConditionJson| (condition.status == "True").then_some(condition.of);
+        Self {
+            meta,
+            storage_class: spec.storage_class_name.into(),
+            requested: spec.resources.requests.storage.into(),
+            capacity: if is_bound { status.capacity.storage.into() } else { Box::default() },
+            conditions: status.conditions.into_iter().filter_map(holds).collect(),
+        }
+    },
     ObservedMachine, no_group, |object: MachineJson, meta: Meta| Self {
         // Its kubelet changes the rest often, and nothing depends on that.
         meta: Meta {
@@ -573,6 +612,49 @@ observed! {
         revision: object.revision,
         data: JsonText::from(&object.data),
     },
+}
+
+/// A volume claim, as the API server sends it.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ClaimJson {
+    spec: ClaimSpecJson,
+    status: ClaimStatusJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ClaimSpecJson {
+    storage_class_name: String,
+    resources: ResourcesJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ResourcesJson {
+    requests: StorageJson,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StorageJson {
+    storage: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ClaimStatusJson {
+    phase: String,
+    capacity: StorageJson,
+    conditions: Vec<ConditionJson>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ConditionJson {
+    #[serde(flatten)]
+    of: ClaimCondition,
+    status: String,
 }
 
 /// A machine, as the API server sends it.

@@ -83,6 +83,7 @@ pub fn pod_template(
         watch_sidecar: _,
         removal_id: _,
         move_: _,
+        claim_sizes: _,
     } = spec;
     check_shape(pod_template)?;
     let mut template = Value::clone(pod_template);

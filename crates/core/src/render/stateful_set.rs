@@ -9,7 +9,7 @@ use super::metadata::new_child_metadata;
 use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION, SIDECAR_CONTAINER};
 use crate::api::{BuiltFor, PodTemplateHash, StatefulNodeSpec, TemplateMeta};
 use crate::revision::template::remove_own_keys;
-use crate::revision::{main_container, main_image, revision_label};
+use crate::revision::{main_container, main_image, revision_label, with_sizes};
 
 /// How many of its own revisions a StatefulSet keeps: the running one, the desired one, and a spare.
 pub const REVISION_HISTORY_LIMIT: i64 = 3;
@@ -53,6 +53,7 @@ pub fn stateful_set(
         watch_sidecar: _,
         removal_id: _,
         move_: _,
+        claim_sizes,
     } = spec;
     let TemplateMeta { labels, annotations } =
         new_child_metadata(&identity.metadata, &stateful_set_own_metadata(identity, hash));
@@ -78,7 +79,7 @@ pub fn stateful_set(
         },
     });
     if !volume_claim_templates.is_empty() {
-        set["spec"]["volumeClaimTemplates"] = json!(volume_claim_templates);
+        set["spec"]["volumeClaimTemplates"] = json!(with_sizes(volume_claim_templates, claim_sizes));
     }
     set
 }

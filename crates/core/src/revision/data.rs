@@ -1,5 +1,7 @@
 //! The part of a spec that belongs to a revision, as a ControllerRevision stores it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -114,6 +116,7 @@ impl RevisionData {
             watch_sidecar: _,
             removal_id: _,
             move_: _,
+            claim_sizes: _,
         } = spec;
         Self {
             image: image.clone(),
@@ -148,6 +151,7 @@ impl RevisionData {
             watch_sidecar: _,
             removal_id: _,
             move_: _,
+            claim_sizes: _,
         } = at_once.clone();
         let sidecar = match sidecar {
             Some(of_revision) => Some(of_revision.reached_as(live_sidecar.as_ref())),
@@ -172,6 +176,7 @@ impl RevisionData {
             watch_sidecar: false,
             removal_id: String::new(),
             move_: None,
+            claim_sizes: BTreeMap::new(),
         }
     }
 

@@ -294,6 +294,10 @@ pub(super) fn forecast(forecast: &Forecast) -> Markup {
                 }
             }
             @if forecast.happens.is_empty() && forecast.waves.is_empty() { p { @if forecast.is_of_pods() { "No pod is updated." } @else { "No node is updated." } } }
+            @if !forecast.grows.is_empty() {
+                p { "These volumes grow:" }
+                ul { @for grows in &forecast.grows { li { (grows) } } }
+            }
             @if !forecast.waits.is_empty() {
                 p { "It currently waits for:" }
                 ul { @for wait in &forecast.waits { li { (wait) } } }

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::drain::Drain;
 use crate::api::{AtHook, GrantId, NodeName, PodTemplateHash, Problem, RestartTime, RolloutHash, TaskId};
+use crate::planner::growth::Growth;
 use crate::planner::waits::Wait;
 
 /// One existing node of a fleet, as it was observed.
@@ -36,6 +37,8 @@ pub struct ChildFacts {
     pub sidecar: Option<SidecarFacts>,
     /// The current hook of its plan.
     pub at_hook: Option<AtHook>,
+    /// What is left to do until its claims have the desired sizes.
+    pub growth: Growth,
 }
 
 /// How far a node is with leaving its fleet.
@@ -184,6 +187,7 @@ impl ChildFacts {
             health: HealthFacts::default(),
             sidecar: None,
             at_hook: None,
+            growth: Growth::Done,
         }
     }
 

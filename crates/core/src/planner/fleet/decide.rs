@@ -71,6 +71,14 @@ fn decide_with_active_plan(
     if facts.spec.replicas == 0 {
         return FleetDecision::ScaledToZero;
     }
+    if plan.recipe == Strategy::GrowClaims.recipe() {
+        return match decide_without_plan(facts) {
+            FleetDecision::Start(start) if start.strategy != Strategy::GrowClaims => {
+                FleetDecision::Supersede(start)
+            }
+            _ => FleetDecision::Keep,
+        };
+    }
     let goal = facts.goal();
     let moved = match rollout_target {
         RolloutTarget::Revision(target) => target != goal,

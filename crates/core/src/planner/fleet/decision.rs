@@ -25,6 +25,9 @@ pub enum Strategy {
     BlueGreenImmediate,
     /// A new set is created, the active one halts at a height, then the new one takes over.
     HardFork,
+    /// The claims of the active set's nodes grow. No pod is replaced, except one whose file system grows only when it is
+    /// started.
+    GrowClaims,
 }
 
 impl Strategy {
@@ -45,6 +48,7 @@ impl Strategy {
     pub fn api_name(self) -> &'static str {
         match self {
             Self::BlueGreenImmediate => "BlueGreen",
+            Self::GrowClaims => "InPlace",
             other => other.recipe(),
         }
     }
@@ -52,14 +56,14 @@ impl Strategy {
     /// True if it creates a set of nodes.
     #[must_use]
     pub fn creates_set(self) -> bool {
-        self != Self::InPlace
+        !matches!(self, Self::InPlace | Self::GrowClaims)
     }
 
     /// The first stage of a rollout with this strategy.
     #[must_use]
     pub fn first_stage(self) -> Stage {
         match self {
-            Self::InPlace => Stage::Updating,
+            Self::InPlace | Self::GrowClaims => Stage::Updating,
             Self::BlueGreen | Self::HardFork => Stage::CreatingEntrants,
             Self::BlueGreenImmediate => Stage::Promoting,
         }
@@ -75,6 +79,8 @@ pub enum Cause {
     OperatorDrift,
     /// A node or its StatefulSet was changed by somebody else.
     ChildDrift,
+    /// The volume claims in the template have grown.
+    ClaimsGrown,
     /// A restart was requested.
     RestartRequested,
     /// A rejected target, or a repair, is retried.
@@ -89,6 +95,7 @@ impl From<Cause> for Reason {
             Cause::TemplateChanged => Self::TemplateChanged,
             Cause::OperatorDrift => Self::OperatorDrift,
             Cause::ChildDrift => Self::ChildDrift,
+            Cause::ClaimsGrown => Self::ClaimsGrown,
             Cause::RestartRequested => Self::RestartRequested,
             Cause::RetryRequested => Self::RetryRequested,
             Cause::Superseded => Self::Superseded,

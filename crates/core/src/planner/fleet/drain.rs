@@ -77,24 +77,42 @@ impl Draining {
 }
 
 impl Drain {
-    /// Computes it. `asked`: what its node was last asked to move.
+    /// Computes it. `asked`: what its node was last asked to move. `to_restart`: the UID of the pod, if its claims grow only
+    /// when it is started again.
     #[must_use]
-    pub fn of(asked: Option<&PodMove>, pod: Option<&ObservedPod>, draining: &Draining) -> Self {
+    pub fn of(
+        asked: Option<&PodMove>,
+        pod: Option<&ObservedPod>,
+        draining: &Draining,
+        to_restart: Option<&str>,
+    ) -> Self {
         let pod = pod.filter(|pod| !pod.meta.terminating);
-        let place =
-            |pod: &ObservedPod| PodMove { pod_uid: pod.meta.uid.clone(), node_name: pod.machine.clone() };
-        let Some(asked) = asked else {
-            return pod.filter(|pod| draining.moves(pod)).map_or(Self::None, |pod| Self::Due(place(pod)));
+        let request = |pod: &ObservedPod, node_name: &str| PodMove {
+            pod_uid: pod.meta.uid.clone(),
+            node_name: node_name.to_owned(),
         };
+        let grows = |pod: &ObservedPod| to_restart == Some(&pod.meta.uid);
+        let due = |pod: &ObservedPod| {
+            let machine =
+                if draining.moves(pod) { Some(pod.machine.as_str()) } else { grows(pod).then_some("") };
+            machine.map(|machine| Self::Due(request(pod, machine)))
+        };
+        let Some(asked) = asked else {
+            return pod.and_then(due).unwrap_or_default();
+        };
+        let machine = asked.node_name.as_str();
         // Until the machines are known, a request stands.
-        let is_known = *draining != Draining::Unknown;
-        let still_drains = !is_known || draining.has(&asked.node_name);
+        let stands = if machine.is_empty() {
+            pod.is_some_and(grows)
+        } else {
+            *draining == Draining::Unknown || draining.has(machine)
+        };
         match pod {
-            Some(pod) if pod.meta.uid == asked.pod_uid && still_drains => Self::Asked(place(pod)),
+            Some(pod) if pod.meta.uid == asked.pod_uid && stands => Self::Asked(request(pod, machine)),
             Some(pod) if pod.meta.uid == asked.pod_uid => Self::Withdrawn,
-            Some(pod) if pod.machine == asked.node_name && still_drains => Self::Returned(place(pod)),
-            Some(pod) if draining.moves(pod) => Self::Due(place(pod)),
-            _ if still_drains => Self::None,
+            Some(pod) if pod.machine == machine && stands => Self::Returned(request(pod, machine)),
+            Some(pod) if let Some(due) = due(pod) => due,
+            _ if stands => Self::None,
             _ => Self::Over,
         }
     }
@@ -183,8 +201,17 @@ pub fn is_moving_any(facts: &FleetFacts) -> bool {
 /// What drained machines wait for, in a sentence; `None` if they wait for nothing.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
-    let left: Vec<(&ChildFacts, &PodMove)> =
-        facts.wanted().filter_map(|child| Some((child, child.pod.drain.left()?))).collect();
+    let left = facts.wanted().filter_map(|child| Some((child, child.pod.drain.left()?)));
+    let (left, restarts): (Vec<(&ChildFacts, &PodMove)>, Vec<_>) =
+        left.partition(|(_, pod)| !pod.node_name.is_empty());
+    if let (true, false) = (left.is_empty(), restarts.is_empty()) {
+        let names: Vec<&str> = restarts.iter().map(|(child, _)| child.name.as_str()).collect();
+        return Some(format!(
+            "{} have to be restarted to grow the file systems of their volumes, at most {} unavailable at once",
+            some_of(&names),
+            facts.spec.max_unavailable
+        ));
+    }
     if let Some((_, first)) = left.first() {
         let names: Vec<&str> = left.iter().map(|(child, _)| child.name.as_str()).collect();
         let machine = if left.iter().all(|(_, pod)| pod.node_name == first.node_name) {

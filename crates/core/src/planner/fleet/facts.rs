@@ -460,10 +460,23 @@ impl FleetFacts {
         self.record.rejected.as_ref().is_some_and(|rejected| rejected.ending() == Some(Ending::Aborted))
     }
 
-    /// True if a node was observed to run what it should run.
+    /// True if the rollout is about volume claims that grow.
+    #[must_use]
+    pub fn grows_claims(&self) -> bool {
+        self.rollout.now.cause() == Some(Cause::ClaimsGrown)
+    }
+
+    /// True if claims of nodes are smaller than desired, and may grow.
+    #[must_use]
+    pub fn needs_growth(&self) -> bool {
+        self.findings.blocker.is_none() && self.wanted().any(|child| child.growth.is_pending())
+    }
+
+    /// True if a node was observed to run what it should run. While claims grow, its claims have to have grown.
     #[must_use]
     pub fn is_updated(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
         self.is_granted(child, rollout_target)
+            && !(self.grows_claims() && child.growth.is_pending())
             && !child.controller.status_outdated
             && self
                 .target_for(child, rollout_target)

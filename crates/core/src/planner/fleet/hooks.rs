@@ -196,11 +196,13 @@ pub struct HookContext {
 }
 
 impl HookContext {
-    /// The points at which its plan runs hooks. A repair and a rollback run none.
+    /// The points at which its plan runs hooks. A repair, a rollback and claims that grow run none.
     #[must_use]
     pub fn points(self) -> Vec<HookPoint> {
         let is_repair = match self.cause {
             Some(Cause::ChildDrift) => !self.creates_set,
+            // A full volume must not wait for what a release has to wait for.
+            Some(Cause::ClaimsGrown) => true,
             // A repair that is retried.
             Some(Cause::RetryRequested) => self.own,
             _ => false,

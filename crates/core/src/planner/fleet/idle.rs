@@ -75,6 +75,7 @@ pub(super) fn drift(facts: &FleetFacts) -> FleetDecision {
     let exists = |c: &&ChildFacts| facts.kind == FleetKind::Nodes || c.pod.hash.is_some();
     match facts.wanted().filter(|c| !c.terminating).filter(exists).find_map(|c| drift_of(facts, c)) {
         Some(cause) => repair_in_place(facts, cause),
+        None if facts.needs_growth() => repair_in_place(facts, Cause::ClaimsGrown),
         None => FleetDecision::Keep,
     }
 }
@@ -113,10 +114,6 @@ pub(super) fn rollout_to(facts: &FleetFacts, target: &RolloutHash, cause: Cause)
 
 pub(super) fn repair_in_place(facts: &FleetFacts, cause: Cause) -> FleetDecision {
     let target = facts.steady_revision().clone();
-    FleetDecision::Start(Start {
-        rollout_target: RolloutTarget::Own,
-        target,
-        cause,
-        strategy: Strategy::InPlace,
-    })
+    let strategy = if cause == Cause::ClaimsGrown { Strategy::GrowClaims } else { Strategy::InPlace };
+    FleetDecision::Start(Start { rollout_target: RolloutTarget::Own, target, cause, strategy })
 }

@@ -20,6 +20,7 @@ use crate::api::{
 use crate::engine::sentence::cut;
 use crate::engine::{Plan, TaskState};
 use crate::observed::{ExternalSet, ObservedPod, ObservedStatefulSet};
+use crate::planner::growth::Growth;
 use crate::planner::node::decide::recipes::MOVE_NODE;
 use crate::planner::node::problem::pod_facts;
 use crate::planner::waits::{self, Wait};
@@ -406,11 +407,12 @@ impl Of<'_> {
                 ever_ready: true,
                 failed: facts.as_ref().is_some_and(|facts| facts.cannot_run),
                 runs: facts.as_ref().is_some_and(|facts| facts.running && !facts.terminating),
-                drain: Drain::of(input.moves.get(name), pod, input.draining),
+                drain: Drain::of(input.moves.get(name), pod, input.draining, None),
             },
             health: HealthFacts { unreachable: None, problem, wait },
             sidecar: None,
             at_hook: plan.and_then(AtHook::of),
+            growth: Growth::Done,
         })
     }
 

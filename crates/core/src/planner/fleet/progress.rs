@@ -141,6 +141,8 @@ pub fn unconverged(
         }
         if child.terminating {
             named.add(3, child.name.as_str(), Reason::Terminating, "the node is being deleted");
+        } else if facts.grows_claims() && child.growth.is_pending() {
+            named.add(2, child.name.as_str(), Reason::ClaimsGrowing, child.growth.sentence());
         } else if let Some(problem) = &child.health.problem {
             // What was moved is what the others wait for.
             let waits = child.main_container_runs()

@@ -15,6 +15,8 @@ pub mod recipes {
     pub const RESTART_NODE: &str = "RestartNode";
     /// The same pod template on another machine.
     pub const MOVE_NODE: &str = "MoveNode";
+    /// Volume claims that grow.
+    pub const GROW_CLAIMS: &str = "GrowClaims";
     /// Only marking a running pod as ready.
     pub const MARK_READY: &str = "MarkReady";
     /// The removal of the node.
@@ -27,7 +29,7 @@ pub const RETRY_SECONDS_MAX: i64 = 600;
 /// True if a plan of this recipe may replace the pod.
 #[must_use]
 pub fn is_rolling(recipe: &str) -> bool {
-    recipe != recipes::MARK_READY && recipe != recipes::REMOVE_NODE
+    !matches!(recipe, recipes::MARK_READY | recipes::REMOVE_NODE | recipes::GROW_CLAIMS)
 }
 
 /// The `removalID` that a plan was created for, if it is an active plan RemoveNode.
@@ -116,6 +118,8 @@ pub fn decide(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Nod
         recipe
     } else if facts.needs_mark() && !was_skipped(facts, plan) {
         recipes::MARK_READY
+    } else if facts.needs_growth() {
+        recipes::GROW_CLAIMS
     } else {
         return NodeDecision::Keep;
     };
@@ -181,7 +185,13 @@ fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
     }
     let wants = facts.needs_roll();
     if !is_rolling(&plan.recipe) {
-        let next = rolling_recipe(facts);
+        // Between the deletion of its StatefulSet and the creation of the next one.
+        let is_between =
+            TaskType::next_of(plan) == Some(TaskType::ReplaceStatefulSet) && facts.live().is_none();
+        // Claims may take long to grow.
+        let waits =
+            plan.recipe == recipes::GROW_CLAIMS && facts.needs_mark() && !was_skipped(facts, Some(plan));
+        let next = rolling_recipe(facts).filter(|_| !is_between).or(waits.then_some(recipes::MARK_READY));
         return match next {
             Some(_) => NodeDecision::Supersede { reason: "NewTarget", next },
             None => NodeDecision::Keep,
@@ -206,7 +216,9 @@ fn rolling_recipe(facts: &NodeFacts) -> Option<&'static str> {
     if facts.needs_roll() {
         return Some(roll_recipe(facts));
     }
-    facts.needs_move().then_some(recipes::MOVE_NODE)
+    facts
+        .needs_move()
+        .then(|| if facts.leaves_its_machine() { recipes::MOVE_NODE } else { recipes::RESTART_NODE })
 }
 
 fn roll_recipe(facts: &NodeFacts) -> &'static str {
@@ -222,7 +234,8 @@ fn roll_recipe(facts: &NodeFacts) -> &'static str {
 
 fn failed_before<'a>(plan: Option<&'a Plan>, recipe: &str, target: &str) -> Option<&'a Plan> {
     plan.filter(|p| p.state == PlanState::Failed && p.recipe != recipes::REMOVE_NODE)
-        .filter(|p| p.target_hash == target && is_rolling(&p.recipe) == is_rolling(recipe))
+        .filter(|p| p.target_hash == target)
+        .filter(|p| p.recipe == *recipe || (is_rolling(&p.recipe) && is_rolling(recipe)))
 }
 
 /// True if a user skipped marking this pod as ready.
@@ -237,6 +250,7 @@ mod tests {
     use super::super::facts::{LiveStatefulSet, PodFacts, RenderedTarget, Running, Template};
     use super::*;
     use crate::engine::{PlanSeed, Registry};
+    use crate::planner::growth::Growth;
 
     /// A new node: its StatefulSet is written, its pod is Ready, and the StatefulSet's status is as given.
     fn new_node(observed: bool, update_revision: &str) -> NodeFacts {
@@ -273,6 +287,7 @@ mod tests {
             suspended: false,
             removal_id: None,
             move_: None,
+            growth: Growth::Done,
         }
     }
 

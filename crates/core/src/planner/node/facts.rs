@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use crate::api::{BuiltFor, GrantId, PodMove, PodTemplateHash, Problem, RemovalId};
+use crate::planner::growth::Growth;
 use crate::planner::waits::Wait;
 
 /// Which pod template a StatefulSet was observed to hold.
@@ -145,8 +146,10 @@ pub struct NodeFacts {
     pub suspended: bool,
     /// `spec.removalID`: the request that it leaves; `None` if it stays.
     pub removal_id: Option<RemovalId>,
-    /// `spec.move`: the pod that is to be moved to another machine.
+    /// `spec.move`: the pod that is to be replaced although its template is right.
     pub move_: Option<PodMove>,
+    /// What is left to do until its claims have the sizes in its spec.
+    pub growth: Growth,
 }
 
 impl NodeFacts {
@@ -358,8 +361,22 @@ impl NodeFacts {
             && self.staying_pod().is_some_and(|pod| self.is_to_be_moved(pod))
     }
 
+    /// A node without a grant belongs to no fleet, whose wave would have to have room.
     fn is_to_be_moved(&self, pod: &PodFacts) -> bool {
-        self.move_.as_ref().is_some_and(|asked| asked.pod_uid == pod.uid)
+        let by_itself = self.granted_hash.is_none() && self.growth.pod_to_replace() == Some(&pod.uid);
+        by_itself || self.move_.as_ref().is_some_and(|asked| asked.pod_uid == pod.uid)
+    }
+
+    /// True if the request to replace its pod names the machine that the pod has to leave.
+    #[must_use]
+    pub fn leaves_its_machine(&self) -> bool {
+        self.move_.as_ref().is_some_and(|asked| !asked.node_name.is_empty())
+    }
+
+    /// True if its claims, or the claims in its StatefulSet, do not have the sizes in its spec.
+    #[must_use]
+    pub fn needs_growth(&self) -> bool {
+        !self.terminating && !self.suspended && self.growth.is_pending()
     }
 
     /// True if a pod was created for what was granted, and stays on its machine.

@@ -10,6 +10,7 @@ use super::{
 use crate::api::{PodTemplateHash, Problem};
 use crate::engine::{Plan, PlanState};
 use crate::observed::{ContainerState, Meta, ObservedPod};
+use crate::planner::growth::Growth;
 
 fn new_node(observed: bool) -> NodeFacts {
     let hash = PodTemplateHash::from("v1:aa");
@@ -46,6 +47,7 @@ fn new_node(observed: bool) -> NodeFacts {
         suspended: false,
         removal_id: None,
         move_: None,
+        growth: Growth::Done,
     }
 }
 

@@ -6,6 +6,7 @@ use crate::api::{OnStall, RestartTime};
 use crate::engine::PlanState;
 use crate::planner::fleet::Rollout;
 use crate::planner::fleet::blocker::Blocker;
+use crate::planner::growth::Growth;
 
 const NOBODY_STALLS: bool = false;
 
@@ -385,4 +386,69 @@ fn rollout_with_lost_plan_resumes_toward_its_target() {
     assert_eq!(begun(&lost(fleet(2)), &to("")), again(to("v1"), "v1"), "nobody knows where it went");
     let none = lost(fleet(0).with(|f| f.spec.replicas = 0));
     assert_eq!(decide(&none, None, &to("v1"), false), FleetDecision::ScaledToZero);
+}
+
+fn growing(facts: FleetFacts) -> FleetFacts {
+    facts.but(1, |child| child.with(|f| f.growth = Growth::OldTemplate))
+}
+
+#[test]
+fn claims_grow_in_a_rollout_that_every_other_rollout_precedes() {
+    let grows = |target: &str| {
+        let strategy = Strategy::GrowClaims;
+        let start = start(RolloutTarget::Own, target, Cause::ClaimsGrown);
+        FleetDecision::Start(Start { strategy, ..start })
+    };
+    let blue_green = |facts: FleetFacts| facts.with(|f| f.spec.strategy = Strategy::BlueGreen);
+    for (case, facts, expected) in [
+        ("in place", growing(fleet(2)), grows("v1")),
+        ("beside another set", blue_green(growing(fleet(2))), grows("v1")),
+        ("before anything has completed", growing(fleet(2).never_completed()), grows("v1")),
+        ("they may not", invalid(growing(fleet(2))), FleetDecision::Keep),
+        ("paused", growing(fleet(2)).paused(), FleetDecision::Keep),
+        (
+            "a new template, too",
+            growing(fleet(2)).wanting("v2"),
+            starts(to("v2"), "v2", Cause::TemplateChanged),
+        ),
+        (
+            "drift, too",
+            other_operator(growing(fleet(2))),
+            starts(RolloutTarget::Own, "v1", Cause::OperatorDrift),
+        ),
+    ] {
+        assert_eq!(decide_without_plan(&facts), expected, "{case}");
+    }
+    let mut plan = plan_to("v1");
+    plan.recipe = Strategy::GrowClaims.recipe().to_owned();
+    let own = |target: &str, cause| FleetDecision::Supersede(start(RolloutTarget::Own, target, cause));
+    let under_way = |facts: FleetFacts| {
+        growing(facts).with(|f| f.rollout.now = Rollout::InPlace { cause: Cause::ClaimsGrown })
+    };
+    for (case, facts, expected) in [
+        ("it goes on", under_way(fleet(2)), FleetDecision::Keep),
+        ("while it stalls", under_way(fleet(2)).with(|f| f.record.stalled = true), FleetDecision::Keep),
+        ("a new template", under_way(fleet(2)).wanting("v2"), supersedes("v2", Cause::TemplateChanged)),
+        ("drift", other_operator(under_way(fleet(2))), own("v1", Cause::OperatorDrift)),
+        (
+            "an abort",
+            under_way(fleet(2)).with(|f| f.requests.abort = Some(plan.id.clone())),
+            FleetDecision::Abort,
+        ),
+        ("no nodes", under_way(fleet(2)).with(|f| f.spec.replicas = 0), FleetDecision::ScaledToZero),
+    ] {
+        let on_stall = facts.with(|f| f.spec.on_stall = OnStall::Rollback);
+        assert_eq!(decide(&on_stall, Some(&plan), &RolloutTarget::Own, true), expected, "{case}");
+    }
+}
+
+#[test]
+fn node_counts_as_updated_once_its_claims_have_grown() {
+    let facts = growing(fleet(2));
+    let updated = |facts: &FleetFacts| {
+        facts.wanted().filter(|child| facts.is_updated(child, &RolloutTarget::Own)).count()
+    };
+    assert_eq!(updated(&facts), 2, "in a rollout that is about something else");
+    let grows = facts.with(|f| f.rollout.now = Rollout::InPlace { cause: Cause::ClaimsGrown });
+    assert_eq!(updated(&grows), 1);
 }

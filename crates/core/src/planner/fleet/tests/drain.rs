@@ -82,14 +82,32 @@ fn pod_leaves_a_drained_machine_once() {
             Drain::Returned(on("m1", "pod-2")),
         ),
     ] {
-        assert_eq!(Drain::of(asked, pod, &draining(machines)), expected, "{what}");
+        assert_eq!(Drain::of(asked, pod, &draining(machines), None), expected, "{what}");
+    }
+}
+
+#[test]
+fn pod_is_restarted_once_for_a_file_system_that_grows() {
+    let (old, new, asked) = (pod("pod-1", "m1"), pod("pod-2", "m1"), on("", "pod-1"));
+    let none: &[&str] = &[];
+    for (what, asked, pod, machines, to_restart, expected) in [
+        ("it is due", None, &old, none, Some("pod-1"), Drain::Due(asked.clone())),
+        ("its machine is drained as well", None, &old, &["m1"], Some("pod-1"), Drain::Due(on("m1", "pod-1"))),
+        ("it was asked", Some(&asked), &old, none, Some("pod-1"), Drain::Asked(asked.clone())),
+        ("it has grown without", Some(&asked), &old, none, None, Drain::Withdrawn),
+        ("it was restarted", Some(&asked), &new, none, None, Drain::Over),
+        ("it has to be again", Some(&asked), &new, none, Some("pod-2"), Drain::Due(on("", "pod-2"))),
+        ("its machine is drained since", Some(&asked), &new, &["m1"], None, Drain::Due(on("m1", "pod-2"))),
+    ] {
+        assert_eq!(Drain::of(asked, Some(pod), &draining(machines), to_restart), expected, "{what}");
     }
 }
 
 #[test]
 fn request_stands_until_the_machines_are_known() {
     let (here, asked) = (pod("pod-1", "m1"), on("m1", "pod-1"));
-    let of = |asked: Option<&PodMove>, pod: ObservedPod| Drain::of(asked, Some(&pod), &Draining::Unknown);
+    let of =
+        |asked: Option<&PodMove>, pod: ObservedPod| Drain::of(asked, Some(&pod), &Draining::Unknown, None);
     assert_eq!(of(Some(&asked), here.clone()), Drain::Asked(asked.clone()));
     assert_eq!(of(Some(&asked), pod("pod-2", "m1")), Drain::Returned(on("m1", "pod-2")));
     assert_eq!(of(Some(&asked), pod("pod-2", "m2")), Drain::None);

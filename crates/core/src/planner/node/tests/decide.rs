@@ -313,3 +313,58 @@ fn node_awaits_deletion_once_its_removal_plan_is_done() {
     assert_eq!(awaited_removal(&plan(recipes::NODE_UPDATE, "v1")), None);
     assert!(!is_rolling(recipes::REMOVE_NODE));
 }
+
+/// A node whose claims grow.
+fn growing(growth: Growth) -> NodeFacts {
+    NodeFacts { growth, ..node() }
+}
+
+fn due() -> Growth {
+    Growth::Due { why: "it is small".to_owned() }
+}
+
+#[test]
+fn claims_grow_with_a_plan_that_every_other_plan_precedes() {
+    let needs_pod = || Growth::NeedsNewPod { why: "it is small".to_owned(), pod_uid: "pod-1".to_owned() };
+    let marking = || NodeFacts { growth: due(), ..node().with_pod(pod("v1").kept_out_by_its_sidecar()) };
+    let updating = || NodeFacts { growth: due(), ..node().granted("v2") };
+    let asked = NodeFacts {
+        move_: Some(PodMove { pod_uid: "pod-1".to_owned(), node_name: String::new() }),
+        ..growing(needs_pod())
+    };
+    for (case, facts, expected) in [
+        ("they are small", growing(due()), starts(recipes::GROW_CLAIMS)),
+        ("the StatefulSet has the old size", growing(Growth::OldTemplate), starts(recipes::GROW_CLAIMS)),
+        ("an update, too", updating(), starts(recipes::NODE_UPDATE)),
+        ("a forgetful sidecar, too", marking(), starts(recipes::MARK_READY)),
+        ("suspended", NodeFacts { suspended: true, ..growing(due()) }, Keep),
+        ("the fleet has to let its pod go", growing(needs_pod()), starts(recipes::GROW_CLAIMS)),
+        ("its pod may go", asked.clone(), starts(recipes::RESTART_NODE)),
+        ("it has no fleet", growing(needs_pod()).without_grant(), starts(recipes::RESTART_NODE)),
+    ] {
+        assert_eq!(decide(&facts, None, DateTime::UNIX_EPOCH), expected, "{case}");
+    }
+    let grow = || plan(recipes::GROW_CLAIMS, "v1");
+    let replacing = || {
+        let mut plan = grow();
+        plan.tasks.truncate(1);
+        plan.tasks[0].type_ = TaskType::ReplaceStatefulSet.to_string();
+        plan
+    };
+    for (case, facts, plan, expected) in [
+        ("it goes on", growing(due()), grow(), Keep),
+        ("an update", updating(), grow(), new_target(recipes::NODE_UPDATE)),
+        ("a forgetful sidecar", marking(), grow(), new_target(recipes::MARK_READY)),
+        ("its pod may go", asked, grow(), new_target(recipes::RESTART_NODE)),
+        (
+            "somebody deleted its StatefulSet",
+            growing(due()).without_set(),
+            grow(),
+            new_target(recipes::NODE_UPDATE),
+        ),
+        ("it deleted its StatefulSet", growing(Growth::Done).without_set(), replacing(), Keep),
+        ("while an update is under way", updating(), plan(recipes::NODE_UPDATE, "v2"), Keep),
+    ] {
+        assert_eq!(decide(&facts, Some(&plan), DateTime::UNIX_EPOCH), expected, "{case}");
+    }
+}

@@ -15,6 +15,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{LiveStatefulSet, NodeFacts, PodFacts, RenderedTarget, Running, StatefulSetFact, Template};
 use crate::api::{PodMove, Problem};
 use crate::engine::{Plan, PlanSeed, PlanState, Recipe, TaskState};
+use crate::planner::growth::Growth;
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_900_000_000, 0).unwrap()
@@ -85,6 +86,7 @@ fn node() -> NodeFacts {
         suspended: false,
         removal_id: None,
         move_: None,
+        growth: Growth::Done,
     }
 }
 

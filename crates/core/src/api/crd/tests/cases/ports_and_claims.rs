@@ -117,7 +117,7 @@ pub(super) fn claims() -> Vec<Case> {
     let node_says = "volumeClaimTemplates cannot change: a node keeps the volumes that it was created with";
     let twice = "volumeClaimTemplates has two claims with the same metadata.name";
     let changes = [
-        ("a larger claim", one(), json!([claim("data", "2Gi")])),
+        ("a smaller claim", json!([claim("data", "2Gi")]), one()),
         ("another claim's name", one(), json!([claim("wal", "1Gi")])),
         ("one more claim", one(), json!([claim("data", "1Gi"), claim("wal", "1Gi")])),
         ("a first claim", Value::Null, one()),
@@ -221,10 +221,11 @@ pub(super) fn rewritten_claims() -> Vec<Case> {
     };
     vec![
         case.after(of_fleet(json!([of_class("slow"), claim("wal", "1Gi")]))),
-        // Whether two sizes of different units are the same, the operator knows.
-        sized("a larger size", "10Gi", "1024Mi", "1Gi"),
-        sized("a larger size in bytes", "2073741824", "1Gi", "1073741824"),
-        // The operator refuses it, and every write to such a fleet has to be possible.
-        sized("a size that is none", "2Gb", "1Gb", "1Gb"),
+        sized("a size with fewer digits", "9Gi", "100Gi", "10Gi"),
+        sized("a smaller first digit", "19Gi", "20Gi", "20Gi"),
+        sized("a smaller digit after equal ones", "1233Gi", "1240Gi", "1234Gi"),
+        sized("a smaller size in bytes", "1063741824", "2000000000", "1073741824"),
+        // The operator compares sizes of different units.
+        sized("a smaller size of the same unit", "1Gi", "1024Mi", "2Gi"),
     ]
 }

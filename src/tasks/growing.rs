@@ -1,0 +1,23 @@
+//! What the tasks of volume claims that grow share.
+
+use std::time::Duration;
+
+use crate::engine::Outcome;
+use crate::engine::sentence::some_of;
+use crate::planner::fleet::FleetFacts;
+use crate::planner::growth::Growth;
+
+/// How soon a claim is looked at again, if no event comes first.
+pub(super) const LATER: Duration = Duration::from_secs(30);
+
+/// Waits for the nodes of a fleet that are not as far yet. The nodes carry it out.
+pub(super) fn of_fleet(facts: &FleetFacts, is_behind: impl Fn(&Growth) -> bool) -> Outcome {
+    let behind: Vec<_> = facts.wanted().filter(|child| is_behind(&child.growth)).collect();
+    let Some(first) = behind.first() else { return Outcome::Done };
+    let names: Vec<&str> = behind.iter().map(|child| child.name.as_str()).collect();
+    Outcome::waiting(format!(
+        "waiting for the claims of {} to grow: {}",
+        some_of(&names),
+        first.growth.sentence()
+    ))
+}

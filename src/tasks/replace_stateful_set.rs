@@ -1,0 +1,63 @@
+//! `replace-stateful-set`: the claim templates in a node's StatefulSet have the sizes in its spec; for a fleet, those of
+//! every node do. They cannot be changed, so the StatefulSet is deleted without its pod, and created again.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::growing::{LATER, of_fleet};
+use super::{FleetScope, NodeScope, create_stateful_set, not_written};
+use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
+use crate::observe::node_scope::deletes_claims;
+use crate::planner::growth::Growth;
+use crate::planner::node::StatefulSetFact;
+use windlass_kube_port::{Kind, Target};
+
+/// Creates the StatefulSet again, with the same pod template. Its pod stays, and belongs to the new one.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplaceStatefulSet {}
+
+#[typetag::serde(name = "replace-stateful-set")]
+#[async_trait]
+impl Task for ReplaceStatefulSet {
+    async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
+        if let Some(fleet) = cx.env.find::<FleetScope>() {
+            return Ok(of_fleet(&fleet.facts(), Growth::is_pending));
+        }
+        let scope = cx.env.get::<NodeScope>()?;
+        let node = scope.require()?;
+        let facts = scope.facts(&node);
+        match facts.set {
+            StatefulSetFact::Missing => return create_stateful_set(scope, &node, &facts).await,
+            StatefulSetFact::Leaving => {
+                return Ok(Outcome::waiting("waiting for the StatefulSet to be deleted; its pod stays"));
+            }
+            StatefulSetFact::Live(_) if facts.growth != Growth::OldTemplate => return Ok(Outcome::Done),
+            StatefulSetFact::Live(_) => {}
+        }
+        // Otherwise it could not be created again as it is.
+        if !facts.template_is_granted() || !facts.can_render() {
+            return Ok(Outcome::waiting(
+                "waiting for a grant: the StatefulSet cannot be replaced while its template is not the one that this \
+                 version of Windlass renders",
+            ));
+        }
+        let Some(set) = scope.set() else {
+            return Err(TaskError::transient("the StatefulSet was deleted before it could be replaced"));
+        };
+        if deletes_claims(&set, &node) {
+            return Ok(Outcome::recheck(
+                "waiting for persistentVolumeClaimRetentionPolicy of the StatefulSet to be Retain",
+                LATER,
+            ));
+        }
+        match scope.cluster.delete_and_orphan(Target::of(Kind::StatefulSet, &set.meta)).await {
+            Ok(()) => Ok(Outcome::waiting("waiting for the StatefulSet to be deleted; its pod stays")),
+            Err(error) => not_written(error),
+        }
+    }
+
+    fn policy(&self, _: &Env) -> Policy {
+        Policy::default().replayable()
+    }
+}
