@@ -1,5 +1,5 @@
-//! The simulated kubelet: sets the status of bound pods as their images ask for, binds volume claims and completes
-//! deletions, on a real control plane as well as on a simulated one.
+//! The simulated kubelet: sets the status of bound pods as their images ask for, binds and grows volume claims and
+//! completes deletions, on a real control plane as well as on a simulated one.
 //!
 //! It uses the cluster through a [`kube::Client`] only, waits on tokio's clock, and writes the times of the clock
 //! that it is given. All of its work happens within [`Kubelet::run`]: dropping that future stops everything. [`Fare`]
@@ -9,6 +9,7 @@
 mod claims;
 mod conditions;
 mod events;
+mod growth;
 mod image;
 mod loops;
 mod outlook;
@@ -24,6 +25,7 @@ use kube::Client;
 use tokio::sync::Notify;
 
 pub use claims::Claims;
+pub use growth::Expansion;
 pub(crate) use image::hex as digest_of;
 pub use probe::Probe;
 pub use steering::{Fare, STEER_LABEL};

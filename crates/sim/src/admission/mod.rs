@@ -173,3 +173,14 @@ pub(crate) fn allow_create(
     }
     Ok(())
 }
+
+/// Checks whether admission allows a valid change.
+pub(crate) fn allow_update(world: &World, kind: &Kind, object: &Value, old: &Value) -> Result<(), Refusal> {
+    if !kind.is("PersistentVolumeClaim") {
+        return Ok(());
+    }
+    match claims::refused_growth(world, object, old) {
+        Some(why) => Err(Refusal::forbidden(kind, super::store::meta(old, "name"), why)),
+        None => Ok(()),
+    }
+}

@@ -19,12 +19,14 @@ pub enum Claims {
 
 /// True if the claim waits for a volume of this kubelet.
 pub(super) fn is_unbound(claim: &PersistentVolumeClaim, storage_class: Option<&str>) -> bool {
-    let spec = claim.spec.as_ref();
-    let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    claim.metadata.deletion_timestamp.is_none()
-        && phase != Some("Bound")
-        && storage_class.is_none_or(|wanted| class == Some(wanted))
+    claim.metadata.deletion_timestamp.is_none() && phase != Some("Bound") && is_of_class(claim, storage_class)
+}
+
+/// True if the claim has this class, or any if there is none.
+pub(super) fn is_of_class(claim: &PersistentVolumeClaim, storage_class: Option<&str>) -> bool {
+    let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
+    storage_class.is_none_or(|wanted| class == Some(wanted))
 }
 
 pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> String {

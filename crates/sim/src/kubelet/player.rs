@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Kubelet, LOOPBACK, POD_IP, claims,
     events::{Seen, all},
+    growth::{self, Expansion, Growth, Next},
     outlook::{Now, is_native_sidecar},
     pod::{Outcome, TrackedPod, Write, version},
     probe::until_other,
@@ -68,6 +69,7 @@ pub(super) struct Player {
     kubelet: Kubelet,
     pods: BTreeMap<Key, TrackedPod>,
     claims: BTreeMap<Key, PersistentVolumeClaim>,
+    growing: BTreeMap<Key, Growth>,
     steering: Steering,
     work: BTreeMap<Key, Work>,
     queue: VecDeque<Key>,
@@ -85,6 +87,7 @@ impl Player {
             kubelet,
             pods: BTreeMap::new(),
             claims: BTreeMap::new(),
+            growing: BTreeMap::new(),
             steering: Steering::default(),
             work: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -186,7 +189,21 @@ impl Player {
                 self.pods.insert(key.clone(), TrackedPod::new(pod, life));
             }
         }
+        self.touch_claims(&key);
         self.touch(key);
+    }
+
+    /// Queues the growing claims of a pod.
+    fn touch_claims(&mut self, pod: &Key) {
+        let Some(tracked) = self.pods.get(pod) else { return };
+        let namespace = tracked.pod.namespace().unwrap_or_default();
+        let growing: Vec<Key> = growth::claims_of(&tracked.pod)
+            .map(|name| Key::Claim(namespace.clone(), name.to_owned()))
+            .filter(|key| self.growing.contains_key(key))
+            .collect();
+        for key in growing {
+            self.touch(key);
+        }
     }
 
     fn pod_gone(&mut self, key: &Key, uid: Option<&str>) {
@@ -206,6 +223,7 @@ impl Player {
     }
 
     fn claim_gone(&mut self, key: &Key) {
+        self.growing.remove(key);
         if let Some(claim) = self.claims.remove(key) {
             self.touch(Key::Volume(claims::volume_name(&claim)));
         }
@@ -270,12 +288,13 @@ impl Player {
         }
     }
 
-    fn claim_write(&self, key: &Key) -> Option<(String, Write)> {
+    fn claim_write(&mut self, key: &Key) -> Option<(String, Write)> {
         let claim = self.claims.get(key)?;
+        if !claims::is_unbound(claim, self.kubelet.storage_class.as_deref()) {
+            return self.growth_write(key);
+        }
         let namespace = claim.namespace().unwrap_or_default();
-        let wanted = claims::is_unbound(claim, self.kubelet.storage_class.as_deref())
-            && !self.steering.holds_claim(&namespace, &claim.name_any());
-        if !wanted {
+        if self.steering.holds_claim(&namespace, &claim.name_any()) {
             return None;
         }
         let (client, claim, how) = (self.kubelet.client.clone(), claim.clone(), self.kubelet.claims);
@@ -289,6 +308,38 @@ impl Player {
                 .boxed(),
             ),
         )
+    }
+
+    /// The next step of a claim that grows.
+    fn growth_write(&mut self, key: &Key) -> Option<(String, Write)> {
+        let claim = self.claims.get(key)?;
+        if !claims::is_of_class(claim, self.kubelet.storage_class.as_deref()) || !growth::is_growing(claim) {
+            self.growing.remove(key);
+            return None;
+        }
+        let (client, uid) = (&self.kubelet.client, claim.uid().unwrap_or_default());
+        let Some(growth) = self.growing.get_mut(key).filter(|growth| growth.uid == uid) else {
+            return Some((uid, growth::read_class(client, claim)));
+        };
+        let now = Now { instant: monotonic(), wall: self.kubelet.clock.now() };
+        let pods = mounting(&self.pods, claim);
+        match growth.next(claim, &pods, now.instant) {
+            Next::Wait(again) => {
+                self.timers.extend(again.map(|at| (at, key.clone())));
+                None
+            }
+            Next::Do(step) => {
+                self.timers.extend(growth.again().map(|at| (at, key.clone())));
+                Some((uid, growth::write(client, claim, self.kubelet.claims, step, now)))
+            }
+        }
+    }
+
+    /// The way of a claim's class was read.
+    fn class_read(&mut self, key: &Key, uid: String, way: Option<Expansion>) {
+        let Some(claim) = self.claims.get(key) else { return };
+        let growth = Growth::new(uid, way, &mounting(&self.pods, claim), monotonic());
+        self.growing.insert(key.clone(), growth);
     }
 
     fn pod_write(&mut self, key: &Key) -> Option<(String, Write)> {
@@ -325,6 +376,11 @@ impl Player {
                 if self.claims.contains_key(&key) {
                     self.claim_seen(key.clone(), *claim);
                 }
+                work.failures = 0;
+            }
+            Ok(Outcome::Class(way)) => {
+                self.class_read(&key, uid, way);
+                work.again = true;
                 work.failures = 0;
             }
             Ok(Outcome::Told) => work.failures = 0,
@@ -378,6 +434,14 @@ fn about(
     answer: BoxFuture<'static, Result<bool, Aborted>>,
 ) -> BoxFuture<'static, Option<Probed>> {
     answer.map(|ready| Some(Probed { key, uid, ready: ready.ok()? })).boxed()
+}
+
+/// The pods that have a claim mounted.
+fn mounting<'a>(pods: &'a BTreeMap<Key, TrackedPod>, claim: &PersistentVolumeClaim) -> Vec<&'a Pod> {
+    let (namespace, name) = (claim.namespace(), claim.name_any());
+    let uses = |pod: &Pod| pod.namespace() == namespace && growth::claims_of(pod).any(|used| used == name);
+    let all = pods.values().map(|tracked| &tracked.pod);
+    all.filter(|pod| uses(pod) && growth::is_mounted(pod)).collect()
 }
 
 fn pod_key(pod: &Pod) -> Key {

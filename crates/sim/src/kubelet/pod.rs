@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
+    growth::Expansion,
     outlook::{Now, text},
     probe::{Probing, sidecar_url},
     status::Life,
@@ -25,6 +26,7 @@ const WARNS_EVERY: Duration = Duration::from_mins(2);
 pub(super) enum Outcome {
     Patched(Box<Pod>),
     Bound(Box<PersistentVolumeClaim>),
+    Class(Option<Expansion>),
     Told,
     Done,
 }

@@ -94,6 +94,9 @@ impl World {
         if !causes.is_empty() {
             return Err(Refusal::invalid(kind, &key.1, &causes));
         }
+        if part == Part::Main {
+            admission::allow_update(self, kind, &new, &shown)?;
+        }
         if part == Part::Main && has_generation(kind) && spec_differs(kind, &shown, &new) {
             let generation = shown["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = (generation + 1).into();

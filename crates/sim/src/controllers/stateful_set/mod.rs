@@ -178,4 +178,13 @@ impl<'a> Set<'a> {
             "controller": true, "blockOwnerDeletion": true,
         })
     }
+
+    /// An object with this reference added.
+    fn adopted(&self, orphan: &Object) -> Value {
+        let mut value = orphan.value.clone();
+        let mut references = value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+        references.push(self.reference());
+        value["metadata"]["ownerReferences"] = references.into();
+        value
+    }
 }

@@ -31,12 +31,7 @@ pub(super) fn claim(world: &mut World, set: &Set<'_>) -> Vec<Arc<Object>> {
                 world.put(&kind, key, let_go(set, &pod));
             }
             None if fits && !pod.is_terminating() && !set.object.is_terminating() => {
-                let mut value = pod.value.clone();
-                let mut references =
-                    value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
-                references.push(set.reference());
-                value["metadata"]["ownerReferences"] = references.into();
-                pods.push(world.put(&kind, key, value));
+                pods.push(world.put(&kind, key, set.adopted(&pod)));
             }
             _ => {}
         }

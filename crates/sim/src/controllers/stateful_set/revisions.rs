@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::super::super::admission;
+use super::super::super::kinds::Kind;
 use super::super::super::random::safe_encoded;
-use super::super::super::store::{Key, Object};
+use super::super::super::selector::LabelSelector;
+use super::super::super::store::{Key, Object, controller_of};
 use super::super::super::world::World;
 use super::Set;
 
@@ -22,6 +24,7 @@ pub(super) struct Revisions {
 /// Finds or creates the revision of the set's template.
 pub(super) fn resolve(world: &mut World, set: &Set<'_>) -> Option<Revisions> {
     let kind = world.kind("ControllerRevision")?;
+    adopt(world, set, &kind);
     let mut all = list(world, set)?;
     let data = data_of(&set.spec()["template"], world.serialisation);
     let next = all.last().map_or(0, |last| number(last)) + 1;
@@ -58,6 +61,25 @@ fn means_the_same(world: &World, set: &Set<'_>, revision: &Object) -> bool {
     restored["spec"]["template"] = template;
     admission::default(&kind, &mut restored, None);
     restored["spec"]["template"] == set.spec()["template"]
+}
+
+/// Adopts the matching revisions without a controller, such as those of a set that was deleted and left its pods.
+fn adopt(world: &mut World, set: &Set<'_>, kind: &Kind) {
+    let Some(selector) = LabelSelector::of(&set.spec()["selector"]) else { return };
+    if set.object.is_terminating() {
+        return;
+    }
+    let prefix = format!("{}-", set.name);
+    let orphans: Vec<(Key, Arc<Object>)> = world
+        .store
+        .list_named(kind.shelf, set.namespace, &prefix)
+        .filter(|(_, revision)| controller_of(&revision.value).is_none() && !revision.is_terminating())
+        .filter(|(_, revision)| selector.matches(&revision.value))
+        .map(|(key, revision)| (key.clone(), revision.clone()))
+        .collect();
+    for (key, revision) in orphans {
+        world.put(kind, key, set.adopted(&revision));
+    }
 }
 
 /// The revisions of a set.
