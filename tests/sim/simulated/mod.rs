@@ -6,6 +6,7 @@ mod claims_go;
 mod clients;
 mod concurrency;
 mod drains;
+mod growth;
 mod faults;
 mod foreign;
 mod hooks;

@@ -235,30 +235,40 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     )
     .on("template.spec.volumeClaimTemplates")
     .class(Reason::Forbidden),
-    // The size may grow. It is compared digit by digit: see `IS_SHARE`. Where a digit is smaller than the previous one, an
-    // earlier digit has to be larger. The operator compares sizes in different units, and those with fractions.
+    // A size may grow. It is compared digit by digit: see `IS_SHARE`. Where a digit is smaller than the previous one, an
+    // earlier digit has to be larger. The operator compares sizes in different units, and those with fractions. What it has
+    // refused may be taken back.
     Rule::new(
-        "spec",
-        claims_stay!(
-            "(!has(a.spec) || !has(b.spec) || !has(a.spec.resources) || !has(b.spec.resources) \
-             || !has(a.spec.resources.requests) || !has(b.spec.resources.requests) \
-             || !has(a.spec.resources.requests.storage) || !has(b.spec.resources.requests.storage) \
-             || [a.spec.resources.requests.storage].all(a, [b.spec.resources.requests.storage].all(b, \
-             type(a) in [int] || type(b) in [int] || size(a) < 2 || size(b) < 2 \
-             || ['i', 'K', 'M', 'G', 'T', 'P', 'E', 'k', 'm', '.', 'e'].exists(c, \
-             (a.charAt(size(a) - 1) == c) != (b.charAt(size(b) - 1) == c) \
-             || (a.charAt(size(a) - 2) == c) != (b.charAt(size(b) - 2) == c)) \
-             || size(a) > size(b) || (size(a) == size(b) && [0, 1, 2, 3, 4, 5].all(i, i >= size(a) \
-             || !(a.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
-             || !(b.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
-             || int(a.charAt(i)) >= int(b.charAt(i)) || [0, 1, 2, 3, 4].exists(j, j < i \
-             && a.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
-             && b.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
-             && int(a.charAt(j)) > int(b.charAt(j))))))))"
-        ),
+        "",
+        "!has(self.spec) || !has(oldSelf.spec) \
+         || (has(self.status) && has(self.status.conditions) \
+         && self.status.conditions.exists(c, c.type == 'UpToDate' && c.reason == 'InvalidSpec')) \
+         || (has(self.spec.updateStrategy) && has(self.spec.updateStrategy.type) \
+         && self.spec.updateStrategy.type in ['BlueGreen', 'HardFork']) \
+         || !has(self.spec.template) || !has(self.spec.template.spec) || !has(oldSelf.spec.template) \
+         || !has(oldSelf.spec.template.spec) || !has(self.spec.template.spec.volumeClaimTemplates) \
+         || !has(oldSelf.spec.template.spec.volumeClaimTemplates) \
+         || self.spec.template.spec.volumeClaimTemplates.all(a, oldSelf.spec.template.spec.volumeClaimTemplates.all(b, \
+         !has(a.metadata) || !has(b.metadata) || !has(a.metadata.name) || !has(b.metadata.name) \
+         || a.metadata.name != b.metadata.name \
+         || !has(a.spec) || !has(b.spec) || !has(a.spec.resources) || !has(b.spec.resources) \
+         || !has(a.spec.resources.requests) || !has(b.spec.resources.requests) \
+         || !has(a.spec.resources.requests.storage) || !has(b.spec.resources.requests.storage) \
+         || [a.spec.resources.requests.storage].all(a, [b.spec.resources.requests.storage].all(b, \
+         type(a) in [int] || type(b) in [int] || size(a) < 2 || size(b) < 2 \
+         || ['i', 'K', 'M', 'G', 'T', 'P', 'E', 'k', 'm', '.', 'e'].exists(c, \
+         (a.charAt(size(a) - 1) == c) != (b.charAt(size(b) - 1) == c) \
+         || (a.charAt(size(a) - 2) == c) != (b.charAt(size(b) - 2) == c)) \
+         || size(a) > size(b) || (size(a) == size(b) && [0, 1, 2, 3, 4, 5].all(i, i >= size(a) \
+         || !(a.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
+         || !(b.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
+         || int(a.charAt(i)) >= int(b.charAt(i)) || [0, 1, 2, 3, 4].exists(j, j < i \
+         && a.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
+         && b.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
+         && int(a.charAt(j)) > int(b.charAt(j)))))))))",
         CLAIMS_SHRINK,
     )
-    .on("template.spec.volumeClaimTemplates")
+    .on("spec.template.spec.volumeClaimTemplates")
     .class(Reason::Forbidden),
     Rule::new(
         "spec.unsafeCustomBuildID",

@@ -1,0 +1,250 @@
+//! Volume claims that grow in place.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::sets::world::{
+    CLAIM, NODE, POD, SET, World, blue_green, condition, fleet, is_up_to_date, message, play, text,
+};
+use windlass_sim::kubelet::Expansion;
+
+/// A fleet whose claims are of this class.
+fn of_class(mut fleet: Value, class: &str) -> Value {
+    fleet["spec"]["template"]["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] = json!(class);
+    fleet
+}
+
+fn in_place(replicas: i32, class: &str) -> Value {
+    of_class(fleet(replicas, json!({"type": "InPlace"})), class)
+}
+
+/// The change to this size.
+fn size(storage: &str) -> Value {
+    json!([{"metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteOnce"], "storageClassName": "grows", "resources": {"requests": {"storage": storage}}}}])
+}
+
+fn grown(storage: &str) -> Value {
+    json!({"template": {"spec": {"volumeClaimTemplates": size(storage)}}})
+}
+
+/// Serves a fleet whose claims grow like this.
+async fn serve(w: &World, way: Expansion, fleet: Value) {
+    w.cluster.install(way.class("grows")).unwrap();
+    w.serve(fleet).await;
+}
+
+fn capacities(w: &World) -> Vec<String> {
+    let of = |name: &String| text(&w.get(CLAIM, name)["status"]["capacity"], "storage").to_owned();
+    w.names(CLAIM).iter().map(of).collect()
+}
+
+fn templates(w: &World) -> Vec<String> {
+    let of = |name: &String| {
+        let claim = &w.get(SET, name)["spec"]["volumeClaimTemplates"][0];
+        text(&claim["spec"]["resources"]["requests"], "storage").to_owned()
+    };
+    w.names(SET).iter().map(of).collect()
+}
+
+fn uids(w: &World, kind: (&str, &str)) -> Vec<String> {
+    w.names(kind).iter().map(|name| text(&w.get(kind, name)["metadata"], "uid").to_owned()).collect()
+}
+
+fn images_end(w: &World, image: &str) -> bool {
+    w.images().iter().all(|of| of.ends_with(&format!(" {image}")))
+}
+
+fn causes(w: &World) -> Vec<String> {
+    let seen = w.seen_objects();
+    let causes = seen.iter().map(|(_, fleet)| text(&fleet["status"]["rollout"], "cause").to_owned());
+    let mut causes: Vec<String> = causes.filter(|cause| !cause.is_empty()).collect();
+    causes.dedup();
+    causes
+}
+
+async fn until_grown(w: &World, nodes: usize, storage: &str) {
+    w.until("all claims have grown", |status| {
+        is_up_to_date(status)
+            && condition(status, "RolloutInProgress") == "False/RolloutComplete"
+            && capacities(w) == vec![storage; nodes]
+            && templates(w) == vec![storage; nodes]
+    })
+    .await;
+}
+
+#[test]
+fn claims_grow_online_and_no_pod_is_replaced() {
+    for strategy in [json!({"type": "InPlace"}), json!({"type": "BlueGreen"})] {
+        play(|w| async move {
+            serve(&w, Expansion::Online, of_class(fleet(3, strategy), "grows")).await;
+            let (pods, sets, hash) = (uids(&w, POD), uids(&w, SET), w.status()["lastCompletedRolloutHash"].clone());
+            w.change(grown("2Gi")).await;
+            until_grown(&w, 3, "2Gi").await;
+            assert_eq!(uids(&w, POD), pods, "the pods stay");
+            assert!(uids(&w, SET).iter().all(|uid| !sets.contains(uid)), "the StatefulSets are others");
+            assert_eq!(causes(&w), ["ClaimsGrown"]);
+            assert_eq!(w.status()["lastCompletedRolloutHash"], hash, "the revision is the same");
+            // A new node gets the new size.
+            w.change(json!({"replicas": 4})).await;
+            until_grown(&w, 4, "2Gi").await;
+            w.is_at_rest().await;
+            // The next release replaces each pod once.
+            w.image("db:2").await;
+            w.until("the release is out", |status| is_up_to_date(status) && images_end(&w, "db:2")).await;
+        });
+    }
+}
+
+#[test]
+fn pods_are_restarted_in_waves_only_if_the_driver_needs_it() {
+    play(|w| async move {
+        serve(&w, Expansion::Offline, in_place(3, "grows")).await;
+        let pods = uids(&w, POD);
+        w.change(grown("2Gi")).await;
+        until_grown(&w, 3, "2Gi").await;
+        let restarted = uids(&w, POD);
+        assert!(restarted.iter().all(|uid| !pods.contains(uid)), "each pod was restarted");
+        let seen = w.seen_objects();
+        let ready = seen.iter().filter_map(|(_, fleet)| fleet["status"]["readyReplicas"].as_i64());
+        assert!(ready.skip_while(|ready| *ready < 3).min() >= Some(2), "at most one at a time");
+        for node in w.names(NODE) {
+            assert_eq!(w.get(NODE, &node)["spec"]["move"], Value::Null, "{node}");
+        }
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn growth_that_fails_stalls_and_holds_nothing_else_back() {
+    play(|w| async move {
+        let mut fleet = in_place(2, "grows");
+        fleet["spec"]["updateStrategy"]["onStall"] = json!("Rollback");
+        serve(&w, Expansion::Never, fleet).await;
+        w.change(grown("2Gi")).await;
+        let status = w
+            .until("it stalls", |status| condition(status, "Stalled") == "True/NoProgress")
+            .await;
+        let why = message(&status, "UpToDate");
+        assert!(why.contains("data-db-0-0 grows from 1Gi to 2Gi") && why.contains("rpc error"), "{why}");
+        w.rest(600).await;
+        assert_eq!(condition(&w.status(), "Stalled"), "True/NoProgress", "nothing is rolled back");
+        // A release goes first.
+        w.image("db:2").await;
+        w.until("the release is out", |_| images_end(&w, "db:2")).await;
+        // And so does a repair of the volumes.
+        w.rest(60).await;
+        assert_eq!(causes(&w), ["ClaimsGrown", "TemplateChanged", "ClaimsGrown"]);
+    });
+}
+
+#[test]
+fn growth_continues_after_the_operator_was_killed() {
+    for seconds in [1, 2, 3, 5] {
+        play(|w| async move {
+            serve(&w, Expansion::Slow(Duration::from_secs(4)), in_place(2, "grows")).await;
+            let pods = uids(&w, POD);
+            w.change(grown("2Gi")).await;
+            for _ in 0..8 {
+                w.rest(seconds).await;
+                w.kill_operator();
+                w.rest(1).await;
+                w.start_operator();
+            }
+            until_grown(&w, 2, "2Gi").await;
+            assert_eq!(uids(&w, POD), pods, "the pods stay");
+            w.is_at_rest().await;
+        });
+    }
+}
+
+#[test]
+fn class_that_does_not_grow_is_refused_before_anything_is_written() {
+    play(|w| async move {
+        let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "grows"},
+            "provisioner": "p"});
+        w.cluster.install(class).unwrap();
+        w.serve(in_place(2, "grows")).await;
+        w.change(grown("2Gi")).await;
+        let status =
+            w.until("it is refused", |status| condition(status, "UpToDate") == "False/InvalidSpec").await;
+        let why = message(&status, "UpToDate");
+        assert!(why.contains("data-db-0-0") && why.contains("allowVolumeExpansion"), "{why}");
+        assert!(w.names(NODE).iter().all(|name| w.get(NODE, name)["spec"]["claimSizes"].is_null()));
+        // The previous size helps, and so does the class.
+        w.change(grown("1Gi")).await;
+        w.until("it is accepted", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn release_and_growth_in_one_apply_replace_each_pod_once() {
+    for way in [Expansion::Online, Expansion::Offline] {
+        play(|w| async move {
+            serve(&w, way, in_place(3, "grows")).await;
+            let mut change = grown("2Gi");
+            change["template"]["spec"]["image"] = json!("db:2");
+            w.change(change).await;
+            until_grown(&w, 3, "2Gi").await;
+            assert!(images_end(&w, "db:2"));
+            for node in w.names(NODE) {
+                let history = w.get(NODE, &node)["status"]["history"].as_array().cloned().unwrap_or_default();
+                let restarts = history.iter().filter(|entry| entry["recipe"] == "RestartNode").count();
+                assert_eq!(restarts, 0, "{node}: its update started it anew: {history:?}");
+            }
+            w.is_at_rest().await;
+        });
+    }
+}
+
+#[test]
+fn bad_release_is_rolled_back_and_volumes_stay_large() {
+    play(|w| async move {
+        let mut fleet = in_place(2, "grows");
+        fleet["spec"]["updateStrategy"]["onStall"] = json!("Rollback");
+        serve(&w, Expansion::Online, fleet).await;
+        let mut change = grown("2Gi");
+        change["template"]["spec"]["image"] = json!("db:nope");
+        w.change(change).await;
+        w.until("it is rolled back", |status| condition(status, "UpToDate") == "False/RolledBack").await;
+        w.until("all serve again", |status| condition(status, "Ready") == "True/AllNodesReady").await;
+        w.until("all claims have grown", |_| {
+            capacities(&w) == ["2Gi", "2Gi"] && templates(&w) == ["2Gi", "2Gi"]
+        })
+        .await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
+    });
+}
+
+#[test]
+fn new_set_has_the_new_size_and_a_volume_cannot_shrink() {
+    play(|w| async move {
+        serve(&w, Expansion::Online, of_class(blue_green(2, json!({})), "grows")).await;
+        w.change(grown("2Gi")).await;
+        until_grown(&w, 2, "2Gi").await;
+        w.change(grown("1Gi")).await;
+        let status =
+            w.until("it is refused", |status| condition(status, "UpToDate") == "False/InvalidSpec").await;
+        let why = message(&status, "UpToDate");
+        assert!(why.contains("cannot shrink from 2Gi to 1Gi"), "{why}");
+        w.change(grown("3Gi")).await;
+        until_grown(&w, 2, "3Gi").await;
+        w.image("db:2").await;
+        w.until("another set serves", |status| is_up_to_date(status) && w.names(SET).len() == 2).await;
+        assert_eq!(templates(&w), ["3Gi", "3Gi"]);
+    });
+}
+
+#[test]
+fn full_volume_can_grow_in_the_middle_of_a_release() {
+    play(|w| async move {
+        serve(&w, Expansion::Online, in_place(2, "grows")).await;
+        w.steer("db-1-0", "crash").await;
+        w.image("db:2").await;
+        w.rest(60).await;
+        w.change(grown("2Gi")).await;
+        w.until("the claims have grown although a pod is down", |_| capacities(&w) == ["2Gi", "2Gi"]).await;
+    });
+}
