@@ -43,7 +43,7 @@ impl Claims {
                 Ok(Some(Event::Apply(claim) | Event::InitApply(claim))) => {
                     self.seen(&claim, &mut growing).await;
                 }
-                Ok(Some(Event::Delete(claim))) if self.way(&claim).is_some() => {
+                Ok(Some(Event::Delete(claim))) if self.is_ours(&claim) => {
                     if let Err(error) = release(&self.client, &claim, &self.folder).await {
                         tracing::warn!(%error, claim = claim.name_any(), "a claim's volume is not removed");
                     }
@@ -55,24 +55,32 @@ impl Claims {
         }
     }
 
-    /// How the claims of a claim's class grow; `None` if the class is another's.
-    fn way(&self, claim: &PersistentVolumeClaim) -> Option<Option<Expansion>> {
-        self.classes.get(claim.spec.as_ref()?.storage_class_name.as_ref()?).copied()
+    /// True if the claim's class is one of these.
+    fn is_ours(&self, claim: &PersistentVolumeClaim) -> bool {
+        class_of(claim).is_some_and(|class| self.classes.contains_key(class))
+    }
+
+    /// How the claim grows, if it does.
+    fn way(&self, claim: &PersistentVolumeClaim) -> Option<Expansion> {
+        self.classes.get(class_of(claim)?).copied().flatten()
     }
 
     async fn seen(&self, claim: &PersistentVolumeClaim, growing: &mut Growing) {
-        let Some(way) = self.way(claim) else { return };
-        if is_unbound(claim) {
+        if self.is_ours(claim) && is_unbound(claim) {
             if let Err(error) = bind(&self.client, claim, &self.folder).await {
                 // The watch delivers it again later.
                 tracing::warn!(%error, claim = claim.name_any(), "a claim is not bound");
             }
-        } else if let Some(way) = way
+        } else if let Some(way) = self.way(claim)
             && growth::is_growing(claim)
         {
             growing.begin(claim, || Growth::new(&self.client, claim, way, &self.events));
         }
     }
+}
+
+fn class_of(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.spec.as_ref()?.storage_class_name.as_deref()
 }
 
 /// The claims that grow, by UID.

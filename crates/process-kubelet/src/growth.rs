@@ -357,7 +357,7 @@ fn with(claim: &PersistentVolumeClaim, without: &[&str], more: Option<Value>) ->
 mod tests {
     use super::*;
 
-    fn claim(status: Value) -> PersistentVolumeClaim {
+    fn claim(status: &Value) -> PersistentVolumeClaim {
         serde_json::from_value(json!({
             "metadata": {"name": "data"},
             "spec": {"resources": {"requests": {"storage": "2Gi"}}}, "status": status,
@@ -382,7 +382,7 @@ mod tests {
             (at("NodeResizePending"), Some(Stage::Pending)),
             (at("NodeResizeInProgress"), Some(Stage::FileSystem)),
         ] {
-            assert_eq!(Stage::of(&claim(status.clone())), stage, "{status}");
+            assert_eq!(Stage::of(&claim(&status)), stage, "{status}");
         }
     }
 
@@ -393,7 +393,7 @@ mod tests {
             conditions.map(|condition| condition["type"].as_str().unwrap().to_owned()).collect()
         };
         let condition = |kind: &str| json!({"type": kind, "status": "True"});
-        let grown = claim(json!({
+        let grown = claim(&json!({
             "allocatedResources": {"storage": "2Gi"},
             "conditions": [condition("Other"), condition("Resizing")],
         }));
