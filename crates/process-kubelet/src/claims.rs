@@ -1,6 +1,9 @@
-//! Binds the claims of a storage class to folders that outlive the pods.
+//! Binds the claims of storage classes to folders that outlive the pods.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -13,42 +16,97 @@ use kube::{
     },
 };
 use serde_json::{Value, json};
+use tokio::task::{AbortHandle, JoinSet};
 
-/// Binds claims, and removes the folders of deleted ones, until dropped.
-pub(crate) async fn bind_all(client: Client, folder: PathBuf, class: String) {
-    let claims: Api<PersistentVolumeClaim> = Api::all(client.clone());
-    let mut events = watcher(claims, watcher::Config::default()).default_backoff().boxed();
-    loop {
-        match events.try_next().await {
-            Ok(Some(Event::Apply(claim) | Event::InitApply(claim))) if is_unbound(&claim, &class) => {
-                if let Err(error) = bind(&client, &claim, &folder).await {
-                    // The watch delivers it again later.
-                    tracing::warn!(%error, claim = claim.name_any(), "a claim is not bound");
+use crate::{
+    events::Events,
+    growth::{self, Expansion, Growth},
+};
+
+/// The claims of some storage classes.
+pub(crate) struct Claims {
+    pub(crate) client: Client,
+    pub(crate) folder: PathBuf,
+    /// The classes, and how their claims grow, if they do.
+    pub(crate) classes: BTreeMap<String, Option<Expansion>>,
+    pub(crate) events: Events,
+}
+
+impl Claims {
+    /// Binds and grows claims, and removes the folders of deleted ones, until dropped.
+    pub(crate) async fn serve(self) {
+        let claims: Api<PersistentVolumeClaim> = Api::all(self.client.clone());
+        let mut events = watcher(claims, watcher::Config::default()).default_backoff().boxed();
+        let mut growing = Growing::default();
+        loop {
+            match events.try_next().await {
+                Ok(Some(Event::Apply(claim) | Event::InitApply(claim))) => {
+                    self.seen(&claim, &mut growing).await;
                 }
-            }
-            Ok(Some(Event::Delete(claim))) if of_class(&claim, &class) => {
-                if let Err(error) = release(&client, &claim, &folder).await {
-                    tracing::warn!(%error, claim = claim.name_any(), "a claim's volume is not removed");
+                Ok(Some(Event::Delete(claim))) if self.is_ours(&claim) => {
+                    if let Err(error) = release(&self.client, &claim, &self.folder).await {
+                        tracing::warn!(%error, claim = claim.name_any(), "a claim's volume is not removed");
+                    }
                 }
+                Ok(Some(_)) => {}
+                Ok(None) => return,
+                Err(error) => tracing::debug!(%error, "the watch of claims begins anew"),
             }
-            Ok(Some(_)) => {}
-            Ok(None) => return,
-            Err(error) => tracing::debug!(%error, "the watch of claims begins anew"),
+        }
+    }
+
+    /// True if the claim's class is one of these.
+    fn is_ours(&self, claim: &PersistentVolumeClaim) -> bool {
+        class_of(claim).is_some_and(|class| self.classes.contains_key(class))
+    }
+
+    /// How the claim grows, if it does.
+    fn way(&self, claim: &PersistentVolumeClaim) -> Option<Expansion> {
+        self.classes.get(class_of(claim)?).copied().flatten()
+    }
+
+    async fn seen(&self, claim: &PersistentVolumeClaim, growing: &mut Growing) {
+        if self.is_ours(claim) && is_unbound(claim) {
+            if let Err(error) = bind(&self.client, claim, &self.folder).await {
+                // The watch delivers it again later.
+                tracing::warn!(%error, claim = claim.name_any(), "a claim is not bound");
+            }
+        } else if let Some(way) = self.way(claim)
+            && growth::is_growing(claim)
+        {
+            growing.begin(claim, || Growth::new(&self.client, claim, way, &self.events));
         }
     }
 }
 
-fn of_class(claim: &PersistentVolumeClaim, class: &str) -> bool {
-    claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref()) == Some(class)
+fn class_of(claim: &PersistentVolumeClaim) -> Option<&str> {
+    claim.spec.as_ref()?.storage_class_name.as_deref()
 }
 
-fn is_unbound(claim: &PersistentVolumeClaim, class: &str) -> bool {
+/// The claims that grow, by UID.
+#[derive(Default)]
+struct Growing {
+    known: BTreeMap<String, AbortHandle>,
+    /// Aborted on drop.
+    work: JoinSet<()>,
+}
+
+impl Growing {
+    /// Begins with a claim, unless it grows already.
+    fn begin(&mut self, claim: &PersistentVolumeClaim, growth: impl FnOnce() -> Growth) {
+        while self.work.try_join_next().is_some() {}
+        self.known.retain(|_, task| !task.is_finished());
+        self.known.entry(claim.uid().unwrap_or_default()).or_insert_with(|| self.work.spawn(growth().run()));
+    }
+}
+
+fn is_unbound(claim: &PersistentVolumeClaim) -> bool {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
     // A claim that names a volume is provisioned by somebody else.
     let named =
         claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()).filter(|name| !name.is_empty());
     let is_own = named.is_none_or(|volume| volume == volume_of(claim));
-    of_class(claim, class) && is_own && claim.metadata.deletion_timestamp.is_none() && phase != Some("Bound")
+    is_own && claim.metadata.deletion_timestamp.is_none() && phase != Some("Bound")
 }
 
 fn volume_of(claim: &PersistentVolumeClaim) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
@@ -28,7 +28,7 @@ pub(crate) struct Events {
     node: String,
 }
 
-/// Records events about one pod, or one of its containers.
+/// Records events about one pod, one of its containers, or a claim.
 #[derive(Clone)]
 pub(crate) struct About {
     events: Events,
@@ -58,6 +58,15 @@ impl Events {
         });
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
         About { events: Self { queue: self.queue.clone(), node }, regarding }
+    }
+
+    pub(crate) fn about_claim(&self, claim: &PersistentVolumeClaim) -> About {
+        let meta = &claim.metadata;
+        let regarding = json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": meta.namespace, "name": meta.name,
+            "uid": meta.uid,
+        });
+        About { events: self.clone(), regarding }
     }
 }
 

@@ -20,7 +20,7 @@
 //! Command, arguments, environment with the downward API, ConfigMaps and Secrets; volumes (claims, emptyDir, ConfigMaps,
 //! Secrets, projected, downwardAPI, hostPath) and subPath; init containers and native sidecars; startup, readiness and
 //! liveness probes over HTTP, TCP and by commands; postStart and preStop; grace periods, restart policies and back-off;
-//! statuses, conditions, phases and events; `kubectl logs` with `-f`, `--previous`, `--tail`, `--since`.
+//! claims that [grow](Expansion); statuses, conditions, phases and events; `kubectl logs` with `-f`, `--previous`, `--tail`, `--since`.
 //!
 //! # What is otherwise, and how it is made up for
 //!
@@ -53,6 +53,7 @@ mod downward;
 mod env;
 mod error;
 mod events;
+mod growth;
 mod images;
 mod logs;
 mod manager;
@@ -72,7 +73,7 @@ mod volumes;
 mod writer;
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     net::Ipv4Addr,
     path::{Path, PathBuf},
@@ -84,6 +85,7 @@ use tokio::task::JoinSet;
 
 pub use backoff::BackOff;
 pub use error::Error;
+pub use growth::Expansion;
 pub use images::{Image, Images};
 
 use context::Shared;
@@ -99,7 +101,7 @@ pub struct ProcessKubelet {
     nodes: BTreeSet<String>,
     kind: node::Kind,
     images: Images,
-    storage_class: Option<String>,
+    classes: BTreeMap<String, Option<Expansion>>,
     back_off: BackOff,
 }
 
@@ -114,7 +116,7 @@ impl ProcessKubelet {
             nodes: BTreeSet::new(),
             kind: node::Kind::default(),
             images: Images::new(),
-            storage_class: None,
+            classes: BTreeMap::new(),
             back_off: BackOff::default(),
         }
     }
@@ -150,8 +152,23 @@ impl ProcessKubelet {
     /// Binds the claims of this storage class to folders that are deleted with the claim.
     #[must_use]
     pub fn storage_class(mut self, name: &str) -> Self {
-        self.storage_class = Some(name.to_owned());
+        self.classes.insert(name.to_owned(), None);
         self
+    }
+
+    /// Makes a storage class whose claims are bound as those of [`Self::storage_class`], and grow in this way.
+    #[must_use]
+    pub fn expansion(mut self, class: &str, way: Expansion) -> Self {
+        self.classes.insert(class.to_owned(), Some(way));
+        self
+    }
+
+    /// Makes the classes `online`, `offline`, `slow` (10 s a step) and `never`, with this before their names.
+    #[must_use]
+    pub fn expansions(self, prefix: &str) -> Self {
+        Expansion::ALL
+            .into_iter()
+            .fold(self, |kubelet, (name, way)| kubelet.expansion(&format!("{prefix}{name}"), way))
     }
 
     /// Sets the back-off of pulls and restarts.
@@ -163,7 +180,7 @@ impl ProcessKubelet {
 
     /// Kills leftover processes, registers the nodes, and runs the pods that are bound to them.
     pub async fn start(self) -> Result<RunningKubelet, Error> {
-        let Self { client, folder, nodes, kind, images, storage_class, back_off } = self;
+        let Self { client, folder, nodes, kind, images, classes, back_off } = self;
         fs::create_dir_all(&folder).map_err(Error::io("the kubelet's folder cannot be made"))?;
         let folder = folder.canonicalize().map_err(Error::io("the kubelet's folder cannot be found"))?;
         let processes = Processes::open(&folder.join("processes"))?;
@@ -187,8 +204,10 @@ impl ProcessKubelet {
         for name in &nodes {
             node::register(&client, name, &kind, port).await?;
         }
-        if let Some(class) = storage_class {
-            work.spawn(claims::bind_all(client, folder.join("claims"), class));
+        if !classes.is_empty() {
+            growth::register(&client, &classes).await?;
+            let (folder, events) = (folder.join("claims"), shared.events.clone());
+            work.spawn(claims::Claims { client, folder, classes, events }.serve());
         }
         work.spawn(Manager::new(shared, nodes).run());
         Ok(RunningKubelet { addresses, processes, work })

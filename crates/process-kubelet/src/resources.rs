@@ -56,7 +56,7 @@ fn room(name: &str) -> Option<&'static str> {
 }
 
 /// A quantity in thousandths of its unit, rounded up.
-fn thousandths(text: &str) -> Result<u128, String> {
+pub(crate) fn thousandths(text: &str) -> Result<u128, String> {
     let wrong = || format!("{text:?} is no quantity");
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);

@@ -57,6 +57,7 @@ impl World {
             .taint("windlass.test/process", "true")
             .images(&self.images)
             .storage_class(&self.ns)
+            .expansions(&format!("{}-", &*self.ns))
             .back_off(BackOff { base: Duration::from_secs(2), most: Duration::from_mins(5) });
         self.kubelet = Some(kubelet.start().await.expect("the kubelet starts"));
     }

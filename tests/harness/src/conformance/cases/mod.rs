@@ -4,6 +4,7 @@ mod applies;
 mod collects;
 mod creates;
 mod deletes;
+mod growths;
 mod holds;
 mod jobs;
 mod lists;
@@ -44,6 +45,7 @@ pub fn all() -> Vec<Case> {
         pods::CASES,
         sets::CASES,
         retention::CASES,
+        growths::CASES,
         revisions::CASES,
         holds::CASES,
         jobs::CASES,

@@ -16,6 +16,7 @@ cases![
     claims_carry_the_labels_of_the_selector,
     a_deleted_set_takes_its_pods_and_leaves_its_claims,
     an_orphaned_set_leaves_its_pods_and_a_new_one_adopts_them,
+    orphaned_revisions_and_claims_stay_and_a_new_set_adopts_the_revisions,
     a_pod_that_loses_its_label_is_let_go_and_replaced,
     only_some_fields_of_a_set_may_change,
     a_sets_selector_must_match_its_template,
@@ -205,6 +206,37 @@ async fn an_orphaned_set_leaves_its_pods_and_a_new_one_adopts_them(w: &Ctx) {
     );
     let set = w.until_is(&w.at("apps:statefulsets/web"), |s| s["status"]["readyReplicas"] == 1).await;
     w.note("same revision", set["status"]["updateRevision"] == revision(&pod));
+}
+
+/// A set is made anew with other claim templates: its revision stays the same, for it has the pod template only.
+async fn orphaned_revisions_and_claims_stay_and_a_new_set_adopts_the_revisions(w: &Ctx) {
+    made(w, "web", json!({"volumeClaimTemplates": claims()})).await;
+    let pod = ready_pod(w, "web-0").await;
+    let path = w.at(&format!("apps:controllerrevisions/{}", revision(&pod)));
+    let before = w.get(&path).await.body;
+    w.delete(&w.at("apps:statefulsets/web"), json!({"propagationPolicy": "Orphan"})).await;
+    w.until_gone(&w.at("apps:statefulsets/web")).await;
+    let left = w.until_is(&path, |r| r["metadata"]["ownerReferences"].is_null()).await;
+    w.note("same revision", left["metadata"]["uid"] == before["metadata"]["uid"]);
+    w.coded("claim", &w.get(&w.at("persistentvolumeclaims/data-web-0")).await);
+    let mut larger = claims();
+    larger[0]["spec"]["resources"]["requests"]["storage"] = json!("2Gi");
+    let new = made(w, "web", json!({"volumeClaimTemplates": larger})).await;
+    let adopted = w.until_is(&path, |r| r["metadata"]["ownerReferences"].is_array()).await;
+    let mut owner = adopted["metadata"]["ownerReferences"].clone();
+    w.note("by the new set", owner[0]["uid"] == new["metadata"]["uid"]);
+    owner[0]["uid"] = json!("");
+    w.note("adopted", owner);
+    w.note("number", json!([before["revision"], adopted["revision"]]));
+    let set = w.until_is(&w.at("apps:statefulsets/web"), |s| s["status"]["readyReplicas"] == 1).await;
+    w.note("update revision", set["status"]["updateRevision"] == revision(&pod));
+    w.settle().await;
+    let revisions = w.get(&w.at("apps:controllerrevisions")).await.body;
+    w.note("revisions", revisions["items"].as_array().unwrap().len());
+    let kept = w.get(&w.at("pods/web-0")).await.body;
+    w.note("same pod", kept["metadata"]["uid"] == pod["metadata"]["uid"]);
+    let claim = w.get(&w.at("persistentvolumeclaims/data-web-0")).await.body;
+    w.note("claim's request", claim["spec"]["resources"]["requests"].clone());
 }
 
 async fn a_pod_that_loses_its_label_is_let_go_and_replaced(w: &Ctx) {
