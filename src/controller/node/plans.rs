@@ -11,7 +11,7 @@ use crate::engine::{self, Plan, PlanSeed, PlanState, TaskState};
 use crate::planner::fleet::status::short;
 use crate::planner::hooks::message_of;
 use crate::planner::node::decide::{
-    RETRY_SECONDS_MAX, after_node_hook_pending, for_removal, is_rolling, target,
+    RETRY_SECONDS_MAX, after_node_hook_pending, for_removal, is_rolling, recipes, target,
 };
 use crate::planner::node::{NodeDecision, NodeFacts};
 
@@ -63,7 +63,7 @@ impl Node<'_> {
         };
         if let Some(recipe) = recipe {
             let plan = self.new_plan(recipe, facts, attempt, plan.as_ref())?;
-            return Ok(start(plan, entries));
+            return Ok(self.start(plan, entries));
         }
         let ended = plan.map(|mut old| {
             engine::supersede(&mut old, self.now);
@@ -81,7 +81,7 @@ impl Node<'_> {
     ) -> Result<StatusChange, ReconcileError> {
         let entry = self.entry(old, Ending::Superseded, reason);
         let next = self.new_plan(recipe, &self.facts(), 0, Some(old))?;
-        Ok(start(next, vec![entry]))
+        Ok(self.start(next, vec![entry]))
     }
 
     pub(super) fn end(&self, mut plan: Plan, (ending, reason): End) -> StatusChange {
@@ -133,6 +133,20 @@ impl Node<'_> {
         Ok(plan)
     }
 
+    fn start(&self, plan: Plan, entries: Vec<HistoryEntry>) -> StatusChange {
+        let to = self.move_of(&plan).unwrap_or_else(|| format!("to {}", short(&plan.target_hash)));
+        let note = format!("{} {to} ({} tasks)", plan.recipe, plan.tasks.len());
+        let events = vec![Event::normal(Reason::PlanStarted, &plan.id, note)];
+        StatusChange { entries, events, ..StatusChange::of(Some(plan)) }
+    }
+
+    /// The machine that the pod of a plan MoveNode leaves, and why.
+    fn move_of(&self, plan: &Plan) -> Option<String> {
+        let spec = self.stored.spec.as_ref().ok().filter(|_| plan.recipe == recipes::MOVE_NODE)?;
+        let machine = &spec.move_.as_ref()?.node_name;
+        Some(format!("off machine {machine}, which is being drained"))
+    }
+
     fn entry(&self, plan: &Plan, ending: Ending, reason: &str) -> HistoryEntry {
         HistoryEntry {
             plan_id: plan.id.to_string(),
@@ -141,16 +155,9 @@ impl Node<'_> {
             target_hash: plan.target_hash.clone(),
             outcome: ending.to_string(),
             reason: reason.to_owned(),
-            message: String::new(),
+            message: self.move_of(plan).unwrap_or_default(),
             started_at: Some(plan.started_at),
             finished_at: Some(self.now),
         }
     }
-}
-
-fn start(plan: Plan, entries: Vec<HistoryEntry>) -> StatusChange {
-    let target = short(&plan.target_hash);
-    let note = format!("{} to {target} ({} tasks)", plan.recipe, plan.tasks.len());
-    let events = vec![Event::normal(Reason::PlanStarted, &plan.id, note)];
-    StatusChange { entries, events, ..StatusChange::of(Some(plan)) }
 }

@@ -159,6 +159,21 @@ async fn image_template_and_restart_changes_each_start_a_plan() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn event_and_history_of_a_move_name_the_machine() {
+    let stage = Stage::running(&template("v1")).await;
+    drop(stage.told().await);
+    let uid = stage.node()["status"]["podUID"].clone();
+    stage.change_node(&json!({"spec": {"move": {"podUID": uid, "nodeName": "m1"}}}));
+    stage.node_settles().await;
+    let off = "off machine m1, which is being drained";
+    let told = stage.told().await;
+    let started = ("PlanStarted".to_owned(), format!("MoveNode {off} (2 tasks)"));
+    assert!(told.contains(&started), "{told:?}");
+    let last = stage.node()["status"]["history"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!((&last["recipe"], &last["message"]), (&json!("MoveNode"), &json!(off)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn new_target_supersedes_the_node_plan() {
     let stage = Stage::running(&template("v1")).await;
     stage.change_node(&to_v2());

@@ -114,9 +114,15 @@ async fn nodes_leave_a_cordoned_machine_one_at_a_time() {
     let (world, machines) = on_first_machine("drain", 3).await;
     let db = world.db().await;
     let wave = Wave::watch(&world, 3).await;
+    // The list of the loop in docs/how-to/drain-machines.md.
+    let on_first = format!("spec.nodeName={}", machines.names[0]);
+    let listed =
+        ["get", "pods", "-A", "-l", "windlass.dev/deployment", "--field-selector", &on_first, "-o", "name"];
+    assert_eq!(world.cp.kubectl(&listed).await.ok().lines().count(), 3);
     machines.cordon(1, false).await;
     machines.cordon(0, true).await;
     until_all_on(&world, &machines.names[1], 3).await;
+    assert_eq!(world.cp.kubectl(&listed).await.ok(), "");
     let after = world
         .until_db("it is at rest", |db| is_applied(db) && condition(db, "Reconciling") == "False/Settled")
         .await;

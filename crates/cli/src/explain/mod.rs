@@ -17,7 +17,7 @@ use crate::reader::{FleetSelection, InvolvedObject, OF_REPORTS, Sight, events};
 use crate::report::chain::{Chain, Deletion, TimelineEntry, culprit, of_fleet, of_node};
 use crate::report::{FleetReport, SeenPod, age, clock_time};
 use windlass_core::api::names::LABEL_DEPLOYMENT;
-use windlass_kube_port::observed::{Observed, ObservedNode, ObservedPod};
+use windlass_kube_port::observed::{Observed, ObservedFleet, ObservedNode, ObservedPod};
 use windlass_kube_port::watch::Namespaces;
 
 /// The arguments of `windlass explain`.
@@ -122,6 +122,13 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
     };
     let mut chain = of_node(&node, seen, &events).of_deleted(Deletion::read(&object).as_ref());
     if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
+        if let Some(pod) = &pod {
+            let target = Target { kind: Kind::Fleet, name: fleet.to_owned() };
+            match target.get(client, namespace).await {
+                Ok(fleet) => chain.add_drain(&ObservedFleet::read(&fleet), &node, pod),
+                Err(sentence) => unread.push(sentence),
+            }
+        }
         let remedy = crate::report::chain::Remedy {
             to: "explain its fleet".to_owned(),
             command: format!("windlass explain nd/{fleet} -n {namespace}"),

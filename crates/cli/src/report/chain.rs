@@ -6,15 +6,18 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 use serde::{Serialize, Serializer};
 
-use super::fleet::not_seen;
+use super::fleet::{not_seen, waits_besides};
 use super::stateful_sets::not_held;
 use super::{FleetReport, Health, Seen, SeenPod, SeenStatefulSets, StatefulSetsReport, TaskReport, Verdict};
 use windlass_core::api::at_hook::message_of;
-use windlass_core::api::conditions::{DISRUPTION_BUDGET_READY, READY, STALLED, Truth, UP_TO_DATE};
-use windlass_core::api::{Condition, HookState, Reason, Stage, StatefulSetStatus, TaskType};
+use windlass_core::api::conditions::{
+    self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, Truth, UP_TO_DATE,
+};
+use windlass_core::api::{Condition, HookState, RawPlan, Reason, Stage, StatefulSetStatus, TaskType};
+use windlass_core::planner::fleet::drain::has_to_leave;
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::{Plan, TaskState};
-use windlass_kube_port::observed::{ObservedNode, ObservedPod};
+use windlass_kube_port::observed::{ObservedFleet, ObservedNode, ObservedPod};
 
 /// The default namespace of the operator.
 const OPERATORS: &str = "windlass-system";
@@ -158,6 +161,23 @@ impl Chain {
             self.links.insert(0, Link { depth: 0, of, says, since, dated: None });
         }
         self
+    }
+
+    /// Adds that a node waits to leave its machine, if its fleet says so.
+    pub fn add_drain(&mut self, fleet: &ObservedFleet, node: &ObservedNode, pod: &ObservedPod) {
+        let reconciling = conditions::find(&fleet.status.conditions, RECONCILING);
+        let message = reconciling.map(|condition| condition.message.as_str()).unwrap_or_default();
+        let is_moving = node.status.plan.as_ref().is_some_and(RawPlan::may_be_active);
+        let machine = &pod.machine;
+        if is_moving || pod.meta.terminating || !has_to_leave(message, &node.meta.name, machine) {
+            return;
+        }
+        let most = fleet.spec.as_ref().map_or(1, |spec| spec.max_unavailable());
+        let says = format!(
+            "its pod has to leave machine {machine}, which is being drained; it waits for room in the wave: at most \
+             {most} unavailable at once"
+        );
+        self.add(1, format!("NodeDeployment {}", fleet.meta.name), says, None);
     }
 
     pub fn add_events(&mut self, depth: usize, events: &[TimelineEntry]) {
@@ -307,6 +327,10 @@ fn of_rollout(
         let says =
             if report.waiting_for.is_empty() { report.phase.clone() } else { report.waiting_for.clone() };
         chain.add(0, format!("{kind} {name}"), says, None);
+    }
+    let said: Vec<&str> = chain.links.iter().map(|link| link.says.as_str()).collect();
+    if let Some(sentence) = waits_besides(status, &said.join("\n")).filter(|_| unseen.is_none()) {
+        chain.add(0, format!("{kind} {name}"), sentence, None);
     }
     let plan = report.plan.as_ref().filter(|_| status.rollout.is_some());
     if let Some(plan) = plan {

@@ -11,7 +11,9 @@ use windlass_core::api::conditions::{
     self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, Truth, UP_TO_DATE,
 };
 use windlass_core::api::names::ANNOTATION_LAST_REQUEST;
-use windlass_core::api::{FleetPhase, HookStatus, LastRequest, NodeDeploymentSpec, Reason, Rollout, Stage};
+use windlass_core::api::{
+    FleetPhase, HookStatus, LastRequest, NodeDeploymentSpec, NodeDeploymentStatus, Reason, Rollout, Stage,
+};
 use windlass_core::planner::fleet::requests;
 use windlass_core::planner::fleet::sets::stage::took_over;
 use windlass_core::revision;
@@ -214,8 +216,8 @@ pub struct FleetReport {
     /// Since when, if a node blocks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<DateTime<Utc>>,
-    /// Requests without effect, what its strategy does not support, and why it has no PodDisruptionBudget, each in a
-    /// sentence.
+    /// Requests without effect, what its strategy does not support, why it has no PodDisruptionBudget, and what it
+    /// waits for in addition to its rollout, such as a drain, each in a sentence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
     /// Who paused it and why, if `windlass pause` recorded that: `alice: vacuum first`; empty while it is not paused.
@@ -280,6 +282,7 @@ impl FleetReport {
             _ => waiting_for(seen, verdict),
         };
         let summary = status.rollout.as_ref().map(|rollout| rollout.summary.clone());
+        let remarks = said_besides(seen, &waiting_for);
         Self {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
@@ -289,7 +292,7 @@ impl FleetReport {
             summary: summary.filter(|summary| !summary.is_empty()).unwrap_or_else(|| status.phase.clone()),
             waiting_for,
             waiting_since,
-            remarks: said_besides(seen),
+            remarks,
             paused_by: paused_by(seen).unwrap_or_default(),
             replicas: spec.map_or(0, |spec| spec.replicas),
             image: image.to_owned(),
@@ -365,7 +368,7 @@ where
 }
 
 /// The remarks about a fleet whose current spec the operator has seen.
-fn said_besides(seen: &Seen) -> Vec<String> {
+fn said_besides(seen: &Seen, waiting_for: &str) -> Vec<String> {
     let fleet = &seen.fleet;
     let Some(spec) = fleet.spec.as_deref().ok().filter(|_| not_seen(fleet).is_none()) else {
         return Vec::new();
@@ -373,7 +376,18 @@ fn said_besides(seen: &Seen) -> Vec<String> {
     let remarks = requests::remarks(&fleet.meta, spec, &fleet.status);
     let budget = conditions::find(&fleet.status.conditions, DISRUPTION_BUDGET_READY);
     let budget = budget.map(|budget| budget.message.clone());
-    remarks.into_iter().map(|remark| remark.sentence).chain(budget).collect()
+    let waits = waits_besides(&fleet.status, waiting_for);
+    remarks.into_iter().map(|remark| remark.sentence).chain(budget).chain(waits).collect()
+}
+
+/// The sentences of the condition Reconciling that this text does not contain. During a rollout, only that condition
+/// names machines that are being drained.
+pub fn waits_besides(status: &NodeDeploymentStatus, said: &str) -> Option<String> {
+    let reconciling = conditions::find(&status.conditions, RECONCILING)?;
+    let is_said = |sentence: &str| said.contains(sentence.strip_prefix("waiting: ").unwrap_or(sentence));
+    let others = reconciling.message.split("; ").filter(|sentence| !is_said(sentence));
+    let others = others.collect::<Vec<_>>().join("; ");
+    (!others.is_empty()).then_some(others)
 }
 
 fn paused_by(seen: &Seen) -> Option<String> {

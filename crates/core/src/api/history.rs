@@ -29,7 +29,7 @@ pub struct HistoryEntry {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// message contains the user requests for the plan, for example `abort by alice: disk full`, after the cause of a
-    /// rollback.
+    /// rollback. For a plan MoveNode, it names the machine that the pod leaves.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The time at which the plan began.

@@ -69,6 +69,40 @@ fn problem_of_the_budget_is_a_remark_and_a_link() {
     assert!(links.iter().any(|link| link.depth == 0 && link.says == says), "{links:#?}");
 }
 
+#[test]
+fn drain_during_a_rollout_is_a_remark_and_a_link() {
+    let (mut fleet, nodes) = (fleet(), nodes());
+    let message =
+        "db-0, db-1 have to leave machine m1, which is being drained, at most 2 unavailable at once";
+    fleet["status"]["conditions"][4]["message"] = json!(message);
+    let seen = seen(&fleet, &nodes);
+    let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
+    assert_eq!(
+        (report.waiting_for.as_str(), &*report.remarks),
+        ("waiting for db-2: ImagePullBackOff", &[message.to_owned()][..])
+    );
+    let links = of_fleet(&seen, &report, &[]).links;
+    assert!(links.iter().any(|link| link.depth == 0 && link.says == message), "{links:#?}");
+}
+
+#[test]
+fn node_on_a_drained_machine_says_what_it_waits_for() {
+    let (mut fleet, nodes) = (fleet(), nodes());
+    let message =
+        "db-0, db-1 have to leave machine m1, which is being drained, at most 2 unavailable at once";
+    fleet["status"]["conditions"][4]["message"] = json!(message);
+    let fleet = ObservedFleet::read(&fleet);
+    let pod = ObservedPod::read(&json!({"metadata": {"name": "x"}, "spec": {"nodeName": "m1"}}));
+    let says = "its pod has to leave machine m1, which is being drained; it waits for room in the wave: at most 2 \
+                unavailable at once";
+    for (ordinal, expected) in [(0, vec![says]), (1, vec![]), (2, vec![])] {
+        let mut chain = Chain::default();
+        chain.add_drain(&fleet, &ObservedNode::read(&nodes[ordinal]), &pod);
+        let said: Vec<&str> = chain.links.iter().map(|link| link.says.as_str()).collect();
+        assert_eq!(said, expected, "db-{ordinal}: db-1 has a plan, db-2 may stay");
+    }
+}
+
 fn pod_of(node: &str, image: &str, status: &serde_json::Value) -> ObservedPod {
     let annotations: serde_json::Map<String, serde_json::Value> =
         BuiltFor { hash: "v1:a".into(), image: "db:1.2".into(), main_container: "db".into() }

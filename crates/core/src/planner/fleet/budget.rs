@@ -63,10 +63,10 @@ impl BudgetProblem {
             let selector = selector(other);
             selector.is_some_and(|selector| pods.iter().any(|pod| selector.matches(pod)))
         })?;
+        let other = &other.meta.name;
         let message = format!(
-            "PodDisruptionBudget {} selects pods of this fleet, and the API server rejects every eviction of a pod \
-             with two budgets; Windlass creates none: delete the other, or {REMEDY}",
-            other.meta.name
+            "PodDisruptionBudget {other} selects pods of this fleet, so Windlass keeps no budget of its own, and only \
+             {other} limits evictions. To keep {other}, {REMEDY}; otherwise delete {other}",
         );
         Some(Self { reason: Reason::BudgetsOverlap, message })
     }

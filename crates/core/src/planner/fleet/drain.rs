@@ -1,7 +1,7 @@
 //! Pods that leave machines that are being drained, one by one, as the wave allows. Each is evicted by its node's plan
 //! MoveNode and created again elsewhere. The plan belongs to no rollout.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::child::ChildFacts;
 use super::decision::RolloutTarget;
@@ -198,32 +198,49 @@ pub fn is_moving_any(facts: &FleetFacts) -> bool {
     facts.wanted().any(|child| child.pod.drain.left().is_some())
 }
 
+/// What separates the nodes from the machines in a sentence of [`waits_for`].
+const LEAVE: &str = " to leave ";
+
+fn of_names(names: &[&str]) -> String {
+    format!("{} {}", some_of(names), if names.len() == 1 { "has" } else { "have" })
+}
+
+fn of_machines(machines: &[&str]) -> String {
+    match machines {
+        [machine] => format!("machine {machine}, which is"),
+        machines => format!("machines {}, which are", some_of(machines)),
+    }
+}
+
+/// True if a message that contains a sentence of [`waits_for`] says that a node has to leave this machine. A long list of
+/// nodes is truncated: then each node on a named machine counts.
+#[must_use]
+pub fn has_to_leave(message: &str, node: &str, machine: &str) -> bool {
+    let has_word = |text: &str, word: &str| text.split([',', ' ']).any(|other| other == word);
+    let mut sentences = message.split("; ").filter_map(|sentence| sentence.split_once(LEAVE));
+    sentences.any(|(nodes, machines)| {
+        has_word(nodes, node) || (nodes.ends_with(" more have") && has_word(machines, machine))
+    })
+}
+
 /// What drained machines wait for, in a sentence; `None` if they wait for nothing.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
     let left = facts.wanted().filter_map(|child| Some((child, child.pod.drain.left()?)));
     let (left, restarts): (Vec<(&ChildFacts, &PodMove)>, Vec<_>) =
         left.partition(|(_, pod)| !pod.node_name.is_empty());
-    if let (true, false) = (left.is_empty(), restarts.is_empty()) {
-        let names: Vec<&str> = restarts.iter().map(|(child, _)| child.name.as_str()).collect();
-        return Some(format!(
-            "{} have to be restarted to grow the file systems of their volumes, at most {} unavailable at once",
-            some_of(&names),
-            facts.spec.max_unavailable
-        ));
-    }
-    if let Some((_, first)) = left.first() {
+    let most = facts.spec.max_unavailable;
+    if !left.is_empty() {
         let names: Vec<&str> = left.iter().map(|(child, _)| child.name.as_str()).collect();
-        let machine = if left.iter().all(|(_, pod)| pod.node_name == first.node_name) {
-            format!("machine {}, which is being drained", first.node_name)
-        } else {
-            "machines that are being drained".to_owned()
-        };
-        return Some(format!(
-            "moving {} off {machine}, at most {} unavailable at once",
-            some_of(&names),
-            facts.spec.max_unavailable
-        ));
+        let machines: BTreeSet<&str> = left.iter().map(|(_, pod)| pod.node_name.as_str()).collect();
+        let machines: Vec<&str> = machines.into_iter().collect();
+        let (names, machines) = (of_names(&names), of_machines(&machines));
+        return Some(format!("{names}{LEAVE}{machines} being drained, at most {most} unavailable at once"));
+    }
+    if !restarts.is_empty() {
+        let names: Vec<&str> = restarts.iter().map(|(child, _)| child.name.as_str()).collect();
+        let names = of_names(&names);
+        return Some(format!("{names} to be restarted to grow file systems, at most {most} unavailable at once"));
     }
     facts.wanted().find_map(|child| {
         let Drain::Returned(pod) = &child.pod.drain else { return None };

@@ -80,7 +80,9 @@ fn budget_overlaps_if_its_selector_selects_a_pod() {
         let other = budget(&spec);
         let found = BudgetProblem::overlap([&other], &pods);
         assert_eq!(found.is_some(), expected, "{spec}");
-        assert!(found.is_none_or(|found| found.message.starts_with("PodDisruptionBudget theirs selects ")));
+        let says = "PodDisruptionBudget theirs selects pods of this fleet, so Windlass keeps no budget of its own, and \
+                    only theirs limits evictions. To keep theirs, set disruptionBudget to None; otherwise delete theirs";
+        assert!(found.is_none_or(|found| found.message == says));
         assert_eq!(BudgetProblem::overlap([&other], &[]), None, "{spec}: no pod");
     }
 }
