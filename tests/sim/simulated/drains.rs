@@ -44,12 +44,6 @@ fn are_all_on(cluster: &Cluster, machine: &str) -> bool {
     places(cluster).values().all(|(_, on)| on == machine)
 }
 
-/// How many plans of this recipe a node has completed.
-fn completed(w: &World, node: &str, recipe: &str) -> usize {
-    let history = w.get(NODE, node)["status"]["history"].as_array().cloned().unwrap_or_default();
-    history.iter().filter(|entry| entry["recipe"] == recipe && entry["outcome"] == "Complete").count()
-}
-
 async fn until_moved(w: &World, machine: &str) {
     w.until("all pods have moved", |status| {
         is_up_to_date(status)
@@ -74,7 +68,7 @@ fn pods_leave_a_cordoned_machine_one_at_a_time() {
         for node in ["db-0", "db-1", "db-2"] {
             let pod = format!("{node}-0");
             assert_ne!(before[&pod].0, after[&pod].0, "{pod} is another pod");
-            assert_eq!(completed(&w, node, "MoveNode"), 1, "{node}");
+            assert_eq!(w.completed(node, "MoveNode"), 1, "{node}");
         }
         assert!(fewest_ready_since_serving(&w) >= 2);
         assert_eq!(w.status()["lastCompletedRolloutHash"], hash, "it is no rollout");
@@ -110,7 +104,7 @@ fn drain_continues_after_the_operator_was_killed() {
         }
         until_moved(&w, "spare").await;
         for node in ["db-0", "db-1", "db-2"] {
-            assert_eq!(completed(&w, node, "MoveNode"), 1, "{node}");
+            assert_eq!(w.completed(node, "MoveNode"), 1, "{node}");
         }
         assert!(fewest_ready_since_serving(&w) >= 2);
     });
@@ -134,7 +128,7 @@ fn pods_that_would_find_no_machine_leave_one_at_a_time() {
         until_moved(&w, "played-0").await;
         let after = places(&w.cluster);
         assert_eq!((&before["db-0-0"], &before["db-1-0"]), (&after["db-0-0"], &after["db-1-0"]));
-        assert_eq!(completed(&w, "db-2", "MoveNode"), 1);
+        assert_eq!(w.completed("db-2", "MoveNode"), 1);
         w.is_at_rest().await;
     });
 }

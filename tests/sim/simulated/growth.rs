@@ -79,12 +79,16 @@ fn claims_grow_online_and_no_pod_is_replaced() {
     for strategy in [json!({"type": "InPlace"}), json!({"type": "BlueGreen"})] {
         play(|w| async move {
             serve(&w, Expansion::Online, of_class(fleet(3, strategy), "grows")).await;
-            let (pods, sets, hash) = (uids(&w, POD), uids(&w, SET), w.status()["lastCompletedRolloutHash"].clone());
+            let (pods, sets, hash) =
+                (uids(&w, POD), uids(&w, SET), w.status()["lastCompletedRolloutHash"].clone());
             w.change(grown("2Gi")).await;
             until_grown(&w, 3, "2Gi").await;
             assert_eq!(uids(&w, POD), pods, "the pods stay");
             assert!(uids(&w, SET).iter().all(|uid| !sets.contains(uid)), "the StatefulSets are others");
             assert_eq!(causes(&w), ["ClaimsGrown"]);
+            for node in w.names(NODE) {
+                assert_eq!(w.completed(&node, "GrowClaims"), 1, "{node}");
+            }
             assert_eq!(w.status()["lastCompletedRolloutHash"], hash, "the revision is the same");
             // A new node gets the new size.
             w.change(json!({"replicas": 4})).await;
@@ -123,9 +127,7 @@ fn growth_that_fails_stalls_and_holds_nothing_else_back() {
         fleet["spec"]["updateStrategy"]["onStall"] = json!("Rollback");
         serve(&w, Expansion::Never, fleet).await;
         w.change(grown("2Gi")).await;
-        let status = w
-            .until("it stalls", |status| condition(status, "Stalled") == "True/NoProgress")
-            .await;
+        let status = w.until("it stalls", |status| condition(status, "Stalled") == "True/NoProgress").await;
         let why = message(&status, "UpToDate");
         assert!(why.contains("data-db-0-0 grows from 1Gi to 2Gi") && why.contains("rpc error"), "{why}");
         w.rest(600).await;
@@ -181,22 +183,19 @@ fn class_that_does_not_grow_is_refused_before_anything_is_written() {
 
 #[test]
 fn release_and_growth_in_one_apply_replace_each_pod_once() {
-    for way in [Expansion::Online, Expansion::Offline] {
-        play(|w| async move {
-            serve(&w, way, in_place(3, "grows")).await;
-            let mut change = grown("2Gi");
-            change["template"]["spec"]["image"] = json!("db:2");
-            w.change(change).await;
-            until_grown(&w, 3, "2Gi").await;
-            assert!(images_end(&w, "db:2"));
-            for node in w.names(NODE) {
-                let history = w.get(NODE, &node)["status"]["history"].as_array().cloned().unwrap_or_default();
-                let restarts = history.iter().filter(|entry| entry["recipe"] == "RestartNode").count();
-                assert_eq!(restarts, 0, "{node}: its update started it anew: {history:?}");
-            }
-            w.is_at_rest().await;
-        });
-    }
+    play(|w| async move {
+        serve(&w, Expansion::Online, in_place(3, "grows")).await;
+        let mut change = grown("2Gi");
+        change["template"]["spec"]["image"] = json!("db:2");
+        w.change(change).await;
+        until_grown(&w, 3, "2Gi").await;
+        assert!(images_end(&w, "db:2"));
+        for node in w.names(NODE) {
+            let updates = ["NodeUpdate", "RestartNode"].map(|recipe| w.completed(&node, recipe));
+            assert_eq!(updates, [2, 0], "{node}: its creation and its update");
+        }
+        w.is_at_rest().await;
+    });
 }
 
 #[test]

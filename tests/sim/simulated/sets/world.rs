@@ -243,6 +243,12 @@ impl World {
         let _ = self.try_create(map).await;
     }
 
+    /// How many plans of this recipe a node has completed.
+    pub fn completed(&self, node: &str, recipe: &str) -> usize {
+        let history = self.get(NODE, node)["status"]["history"].as_array().cloned().unwrap_or_default();
+        history.iter().filter(|entry| entry["recipe"] == recipe && entry["outcome"] == "Complete").count()
+    }
+
     pub fn names(&self, (api_version, kind): (&str, &str)) -> Vec<String> {
         let all = self.cluster.snapshot();
         let of_kind = all.iter().filter(|o| o["kind"] == kind && o["apiVersion"] == api_version);

@@ -240,7 +240,9 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
     if !restarts.is_empty() {
         let names: Vec<&str> = restarts.iter().map(|(child, _)| child.name.as_str()).collect();
         let names = of_names(&names);
-        return Some(format!("{names} to be restarted to grow file systems, at most {most} unavailable at once"));
+        return Some(format!(
+            "{names} to be restarted to grow file systems, at most {most} unavailable at once"
+        ));
     }
     facts.wanted().find_map(|child| {
         let Drain::Returned(pod) = &child.pod.drain else { return None };

@@ -185,12 +185,11 @@ fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
     }
     let wants = facts.needs_roll();
     if !is_rolling(&plan.recipe) {
-        // Between the deletion of its StatefulSet and the creation of the next one.
-        let is_between =
-            TaskType::next_of(plan) == Some(TaskType::ReplaceStatefulSet) && facts.live().is_none();
+        let grows = plan.recipe == recipes::GROW_CLAIMS;
+        // It creates the StatefulSet that it has deleted.
+        let is_between = grows && facts.live().is_none() && !facts.growth.is_pending();
         // Claims may take long to grow.
-        let waits =
-            plan.recipe == recipes::GROW_CLAIMS && facts.needs_mark() && !was_skipped(facts, Some(plan));
+        let waits = grows && facts.needs_mark() && !was_skipped(facts, Some(plan));
         let next = rolling_recipe(facts).filter(|_| !is_between).or(waits.then_some(recipes::MARK_READY));
         return match next {
             Some(_) => NodeDecision::Supersede { reason: "NewTarget", next },
