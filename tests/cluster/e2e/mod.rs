@@ -17,6 +17,7 @@ mod eyes_printed;
 mod eyes_silent;
 mod flags;
 mod gitops;
+mod growth;
 mod hold;
 mod hook_jobs;
 mod hook_prometheus;

@@ -30,6 +30,22 @@ pub async fn run(world: &World) {
         world.until_applied("db").await;
     }
 
+    // Its volumes grow.
+    let grown = json!([{
+        "metadata": {"name": "data"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}},
+    }]);
+    world
+        .patch(&fleets, "db", json!({"spec": {"template": {"spec": {"volumeClaimTemplates": grown}}}}))
+        .await;
+    let is_grown = |set: &Value| {
+        set["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"] == "2Gi"
+    };
+    for name in ["db-0", "db-1", "db-2"] {
+        world.until(world.api("apps/v1", "StatefulSet"), name, "it has the new size", is_grown).await;
+    }
+    world.until_applied("db").await;
+
     // What applies at once.
     world.patch(&fleets, "db", json!({"spec": {"service": {"ports": [{"name": "db", "port": 5433}]}}})).await;
     let changed = |service: &Value| service["spec"]["ports"][0]["port"] == 5433;

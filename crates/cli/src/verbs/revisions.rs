@@ -13,7 +13,7 @@ use super::change::{Change, Write, is_promoting};
 use super::record::{recorded_request, sentence};
 use windlass_core::api::names::{ANNOTATION_BUILD_ID, LABEL_DEPLOYMENT};
 use windlass_core::api::{RequestedRollback, StatefulNodeSpec};
-use windlass_core::revision::{RevisionData, drift, revision_name};
+use windlass_core::revision::{RevisionData, drift, revision_name, sizes_of, with_sizes};
 
 /// The fleet's template, as a JSON pointer.
 const TEMPLATE: &str = "/spec/template/spec";
@@ -362,7 +362,14 @@ fn completed_before<'a>(
 /// Replaces what belongs to a revision, and keeps the fields that apply at once.
 fn template_at(fleet: &Value, data: &RevisionData) -> Value {
     let mut spec = fleet["spec"]["template"]["spec"].as_object().cloned().unwrap_or_default();
-    let stored = data.to_value();
+    let mut stored = data.to_value();
+    // Volumes that have grown since stay large.
+    if let (Some(of_revision), Some(claims)) = (
+        stored["volumeClaimTemplates"].as_array(),
+        spec.get("volumeClaimTemplates").and_then(Value::as_array),
+    ) {
+        stored["volumeClaimTemplates"] = with_sizes(of_revision, &sizes_of(claims)).into();
+    }
     for field in ["image", "mainContainer", "podTemplate", "volumeClaimTemplates"] {
         replace(&mut spec, field, stored.get(field));
     }

@@ -259,10 +259,10 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
          || ['i', 'K', 'M', 'G', 'T', 'P', 'E', 'k', 'm', '.', 'e'].exists(c, \
          (a.charAt(size(a) - 1) == c) != (b.charAt(size(b) - 1) == c) \
          || (a.charAt(size(a) - 2) == c) != (b.charAt(size(b) - 2) == c)) \
-         || size(a) > size(b) || (size(a) == size(b) && [0, 1, 2, 3, 4, 5].all(i, i >= size(a) \
+         || size(a) > size(b) || (size(a) == size(b) && [0, 1, 2, 3, 4].all(i, i >= size(a) \
          || !(a.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
          || !(b.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
-         || int(a.charAt(i)) >= int(b.charAt(i)) || [0, 1, 2, 3, 4].exists(j, j < i \
+         || int(a.charAt(i)) >= int(b.charAt(i)) || [0, 1, 2, 3].exists(j, j < i \
          && a.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
          && b.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
          && int(a.charAt(j)) > int(b.charAt(j)))))))))",

@@ -26,7 +26,10 @@ pub(super) fn is_unbound(claim: &PersistentVolumeClaim, storage_class: Option<&s
 /// True if the claim has this class, or any if there is none.
 pub(super) fn is_of_class(claim: &PersistentVolumeClaim, storage_class: Option<&str>) -> bool {
     let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_deref());
-    storage_class.is_none_or(|wanted| class == Some(wanted))
+    let is_named = |class: &str, wanted: &str| {
+        class.strip_prefix(wanted).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    };
+    storage_class.is_none_or(|wanted| class.is_some_and(|class| is_named(class, wanted)))
 }
 
 pub(super) fn volume_name(claim: &PersistentVolumeClaim) -> String {

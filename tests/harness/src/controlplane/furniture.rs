@@ -13,9 +13,14 @@ use kube::{Api, Client, Resource, api::PostParams};
 use serde_json::json;
 
 use super::{Error, Options};
+use windlass_sim::kubelet::Expansion;
 
-/// The default storage class; the simulated kubelet binds its claims.
+/// The default storage class; the simulated kubelet binds its claims, and grows them while pods use them.
 pub const STORAGE_CLASS: &str = "played";
+/// The storage class whose claims grow only when a pod is started.
+pub const OFFLINE_CLASS: &str = "played-offline";
+/// The storage class whose claims may not grow.
+pub const FIXED_CLASS: &str = "played-fixed";
 /// The name prefix of the simulated nodes.
 pub const PLAYED: &str = "played-";
 
@@ -24,8 +29,12 @@ pub async fn before_controllers(client: &Client, options: &Options) -> Result<()
     let class = json!({
         "metadata": {"name": STORAGE_CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": "windlass.test/played", "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+        "allowVolumeExpansion": true,
     });
     create::<StorageClass>(client, class).await?;
+    create::<StorageClass>(client, Expansion::Offline.class(OFFLINE_CLASS)).await?;
+    let fixed = json!({"metadata": {"name": FIXED_CLASS}, "provisioner": "windlass.test/played"});
+    create::<StorageClass>(client, fixed).await?;
     for number in 0..options.nodes {
         create::<Node>(client, node(&format!("{PLAYED}{number}"))).await?;
     }

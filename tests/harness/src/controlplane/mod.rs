@@ -37,7 +37,7 @@ use windlass_sim::kubelet::Kubelet;
 pub use access::KubectlOutput;
 pub use audit::{Audit, Entry, ObjectRef};
 pub use binary::GoProgram;
-pub use furniture::STORAGE_CLASS;
+pub use furniture::{FIXED_CLASS, OFFLINE_CLASS, STORAGE_CLASS};
 pub use namespace::Namespace;
 
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
