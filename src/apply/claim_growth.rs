@@ -57,12 +57,20 @@ pub async fn refusal(fleet: &FleetScope) -> Result<Option<String>, ReconcileErro
     let facts = fleet.facts();
     let meta = &fleet.fleet.meta;
     let mut asked = BTreeSet::new();
+    let nodes = fleet.children();
+    let accepted: BTreeSet<(&String, &String)> =
+        nodes.iter().filter_map(|node| node.spec.as_ref().ok()).flat_map(|spec| &spec.claim_sizes).collect();
     let due = facts.wanted().filter(|child| matches!(child.growth, Growth::Due { .. }));
     for child in due {
         let Some(node) = fleet.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str())) else {
             continue;
         };
         for (template, size) in fleet.claim_sizes(&node) {
+            // What other nodes were asked for is accepted. What is refused now is reported by the rollout, and nothing else
+            // has to wait for it.
+            if accepted.contains(&(&template, &size)) {
+                continue;
+            }
             let key = Key::new(&meta.namespace, claim_name(&template, child.name.as_str()));
             let Some(claim) = fleet.view.claims.get(&key).filter(|claim| is_due(claim, &size)) else {
                 continue;
@@ -76,6 +84,15 @@ pub async fn refusal(fleet: &FleetScope) -> Result<Option<String>, ReconcileErro
         }
     }
     Ok(None)
+}
+
+/// What else than the previous size helps.
+fn remedy(claim: &ObservedClaim, message: &str) -> String {
+    if message.contains("must support resize") {
+        format!("set allowVolumeExpansion: true in StorageClass {}", claim.storage_class)
+    } else {
+        "let the operator's account make this change".to_owned()
+    }
 }
 
 async fn may_grow(
@@ -93,11 +110,12 @@ async fn may_grow(
     let target = Target::of(Kind::PersistentVolumeClaim, &claim.meta);
     let verdict = match fleet.cluster.try_patch(target, vec![size_op(size)]).await {
         Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
+        // A quota may have room for some of the claims.
+        Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => Ok(()),
         Err(ClusterError::Refused { message, .. } | ClusterError::Forbidden { message, .. }) => Err(format!(
-            "template.spec.{}; restore the previous resources.requests.storage, or set allowVolumeExpansion: true in \
-             StorageClass {}",
+            "template.spec.{}; restore the previous resources.requests.storage, or {}",
             in_words(&claim.meta.name, size, &message),
-            claim.storage_class
+            remedy(claim, &message)
         )),
         Err(error) => return Err(ReconcileError::Check(error)),
     };

@@ -10,7 +10,7 @@ use crate::api::ids::field;
 use crate::api::names::{ANNOTATION_TEMPLATE_HASH, LABEL_REVISION};
 use crate::api::{RolloutHash, SameContent};
 use crate::observe::FleetScope;
-use crate::revision::{RevisionData, are_same_claims, at_revision, revision_name};
+use crate::revision::{RevisionData, are_same_claims, revision_name};
 use windlass_kube_port::{ClusterError, Key, Kind};
 
 /// What the API server stores of a node's StatefulSet that belongs to a revision.
@@ -25,7 +25,7 @@ struct Stored {
 pub(super) async fn of_spec(
     fleet: &FleetScope,
 ) -> Result<(RevisionData, Option<SameContent>), ReconcileError> {
-    let mut data = RevisionData::of(&fleet.spec.template.spec);
+    let mut data = fleet.desired_revision();
     let (meta, status) = (&fleet.fleet.meta, &fleet.fleet.status);
     let (written, mut meant) = (fleet.written(), fleet.meant_hashes());
     let build_id = fleet.spec.build_id();
@@ -47,32 +47,17 @@ pub(super) async fn of_spec(
     if meant.is_empty() || meant.contains(&written) {
         return Ok((data, None));
     }
-    let same_as =
-        |hash: RolloutHash| SameContent { written_hash: written.clone().into(), recorded_hash: hash.into() };
-    let revisions = fleet.revisions();
-    // Volumes grow without a new revision, also of a spec that has something else that is new.
-    let base =
-        meant.first().and_then(|hash| RevisionData::from_value(&revisions.get(hash)?.data.value()).ok());
-    if let Some(base) = base {
-        data.volume_claim_templates =
-            at_revision(&data.volume_claim_templates, &base.volume_claim_templates).into();
-    }
-    let smaller = data.rollout_hash(build_id);
-    let grows = (smaller != written).then(|| same_as(smaller.clone()));
-    if meant.contains(&smaller) {
-        return Ok((data, grows));
-    }
-    let mut spec = fleet.spec.template.spec.clone();
-    spec.volume_claim_templates = data.volume_claim_templates.clone();
-    let Ok((manifest, content)) = dry_run_stateful_set(fleet, &spec) else {
-        return Ok((data, grows));
+    let Ok((manifest, content)) = dry_run_stateful_set(fleet, &data.apply_to(&fleet.spec.template.spec))
+    else {
+        return Ok((data, None));
     };
     if is_refused(&fleet.caches.probes, &content) {
-        return Ok((data, grows));
+        return Ok((data, None));
     }
-    let Some(asked) = stored(fleet, manifest).await? else { return Ok((data, grows)) };
+    let Some(asked) = stored(fleet, manifest).await? else { return Ok((data, None)) };
     is_taken(&fleet.caches.probes, &content);
     is_taken(&fleet.caches.probes, &answer);
+    let revisions = fleet.revisions();
     let mut claims = None;
     for hash in meant {
         let Some(revision) = revisions.get(&hash) else { continue };
@@ -85,18 +70,19 @@ pub(super) async fn of_spec(
         let Ok((manifest, _)) = dry_run_stateful_set(fleet, &other_spec) else { continue };
         let Some(known) = stored(fleet, manifest).await? else { continue };
         if known == asked {
-            return Ok((data, Some(same_as(hash))));
+            let same = SameContent { written_hash: written.into(), recorded_hash: hash.into() };
+            return Ok((data, Some(same)));
         }
         if known.claims == asked.claims {
             claims.get_or_insert(other.volume_claim_templates);
         }
     }
     let Some(claims) = claims.filter(|claims| !are_same_claims(claims, &data.volume_claim_templates)) else {
-        return Ok((data, grows));
+        return Ok((data, None));
     };
     data.volume_claim_templates = claims;
-    let recorded = data.rollout_hash(build_id);
-    Ok((data, Some(same_as(recorded))))
+    let recorded_hash = data.rollout_hash(build_id).into();
+    Ok((data, Some(SameContent { written_hash: written.into(), recorded_hash })))
 }
 
 /// What the API server would store; `None` if it would store nothing.

@@ -1,25 +1,27 @@
 //! The sizes of a fleet's volume claims: the desired ones, and how far its nodes are.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::FleetScope;
 use super::growth::growth_to;
+use crate::api::names::claim_name;
 use crate::planner::growth::Growth;
 use crate::revision::{growth, is_smaller, sizes_of};
+use windlass_kube_port::Key;
 use windlass_kube_port::observed::ObservedNode;
 
 impl FleetScope {
-    /// The sizes to which the claims of a node grow, by the names of their templates. A size that a node has stays: a
-    /// volume cannot shrink.
+    /// The sizes to which the claims of a node grow, by the names of their templates. While the spec cannot be carried out,
+    /// they are what they were.
     #[must_use]
     pub(crate) fn claim_sizes(&self, node: &ObservedNode) -> BTreeMap<String, String> {
         let Ok(spec) = &node.spec else { return BTreeMap::new() };
-        if self.blocker.is_some() {
+        if self.blocker.is_some() || spec.suspend {
             return spec.claim_sizes.clone();
         }
-        let desired =
-            growth(&spec.volume_claim_templates, &sizes_of(&self.spec.template.spec.volume_claim_templates));
-        larger(spec.claim_sizes.clone(), desired)
+        let desired = sizes_of(&self.spec.template.spec.volume_claim_templates);
+        growth(&spec.volume_claim_templates, &desired)
     }
 
     /// The sizes to which the claims of a new node grow, which is created with these claim templates: the desired ones or,
@@ -41,7 +43,8 @@ impl FleetScope {
 
     /// What is left to do until the claims of a node have the desired sizes.
     pub(super) fn growth(&self, node: &ObservedNode) -> Growth {
-        let Ok(spec) = &node.spec else { return Growth::Done };
+        // A node that is suspended waits until it is resumed.
+        let Some(spec) = node.spec.as_ref().ok().filter(|spec| !spec.suspend) else { return Growth::Done };
         let sizes = self.claim_sizes(node);
         if sizes != spec.claim_sizes {
             let grown = growth_to(&sizes, &node.meta.key(), (&self.view, &self.sightings, self.now));
@@ -52,24 +55,31 @@ impl FleetScope {
         growth_to(&sizes, &node.meta.key(), (&self.view, &self.sightings, self.now))
     }
 
-    /// Why the claims of the fleet's nodes cannot get the desired sizes, in a sentence, if they are larger.
+    /// Why the claims of these nodes cannot have the desired sizes, in a sentence: they are smaller than a volume that has
+    /// grown. A size that no volume has reached may be taken back.
     #[must_use]
-    pub(super) fn shrinking_claims(&self, nodes: &[std::sync::Arc<ObservedNode>]) -> Option<String> {
+    pub(super) fn shrinking_claims(&self, nodes: &[Arc<ObservedNode>]) -> Option<String> {
         let desired = sizes_of(&self.spec.template.spec.volume_claim_templates);
-        let shrinks = |node: &ObservedNode| {
+        let shrinks = |node: &Arc<ObservedNode>| {
             let spec = node.spec.as_ref().ok()?;
-            let (name, size, wanted) = spec
-                .claim_sizes
-                .iter()
-                .filter_map(|(name, size)| Some((name, size, desired.get(name)?)))
-                .find(|(_, size, wanted)| is_smaller(wanted, size))?;
-            Some(format!(
-                "template.spec.volumeClaimTemplates: claim {name} cannot shrink from {size} to {wanted}, since node {} \
-                 has {size} already: set resources.requests.storage to {size} or more, or create a new NodeDeployment",
-                node.meta.name
-            ))
+            let mut smaller = spec.claim_sizes.iter().filter_map(|(name, size)| {
+                Some((name, desired.get(name).filter(|wanted| is_smaller(wanted, size))?))
+            });
+            smaller.find_map(|(name, wanted)| {
+                let claim = claim_name(name, &node.meta.name);
+                let claim = self.view.claims.get(&Key::new(&node.meta.namespace, claim))?;
+                let size = &claim.capacity;
+                (!size.is_empty() && is_smaller(wanted, size)).then(|| {
+                    format!(
+                        "template.spec.volumeClaimTemplates: claim {name} cannot shrink to {wanted}, since \
+                         PersistentVolumeClaim {} has {size} already: set resources.requests.storage to {size} or more, or \
+                         create a new NodeDeployment",
+                        claim.meta.name
+                    )
+                })
+            })
         };
-        nodes.iter().find_map(|node| shrinks(node))
+        nodes.iter().find_map(shrinks)
     }
 }
 

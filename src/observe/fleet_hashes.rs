@@ -58,15 +58,46 @@ impl FleetScope {
         same.and_then(|same| RolloutHash::recorded(same.recorded_hash.as_str())).unwrap_or(written)
     }
 
-    /// The rollout hash of the spec as it is written.
+    /// The rollout hash of the spec as it is written, apart from claims that have grown.
     #[must_use]
     #[doc(hidden)]
     pub fn written(&self) -> RolloutHash {
         let meta = &self.fleet.meta;
         let build_id = self.spec.build_id();
         let build_id = build_id.as_ref();
-        let hash = || RevisionData::of(&self.spec.template.spec).rollout_hash(field(build_id));
-        self.hash_of(&meta.uid, build_id, meta.generation, hash)
+        let template = &self.spec.template.spec;
+        let hash = || RevisionData::of(template).rollout_hash(field(build_id));
+        let written = self.hash_of(&meta.uid, build_id, meta.generation, hash);
+        let desired = self.desired_revision();
+        let has_grown = desired.volume_claim_templates != template.volume_claim_templates;
+        // A target that was recorded with its own sizes stays one.
+        if !has_grown || self.meant_hashes().contains(&written) {
+            return written;
+        }
+        let base = format!("{}/claims", meta.uid);
+        self.hash_of(&base, build_id, meta.generation, || desired.rollout_hash(field(build_id)))
+    }
+
+    /// The part of the spec that belongs to a revision. Claims that are larger than those that the nodes of the active set were
+    /// created with have the nodes' sizes: a volume grows without a new revision.
+    #[must_use]
+    pub(crate) fn desired_revision(&self) -> RevisionData {
+        let data = RevisionData::of(&self.spec.template.spec);
+        if data.volume_claim_templates.is_empty() {
+            return data;
+        }
+        let of_nodes = || {
+            let nodes = self.nodes_by_set().remove(&self.recorded_set())?;
+            nodes.iter().find_map(|node| Some(node.spec.as_ref().ok()?.volume_claim_templates.clone()))
+        };
+        let of_current = || {
+            let stored = self.revisions().remove(&self.fleet.status.last_completed()?)?;
+            Some(RevisionData::from_value(&stored.data.value()).ok()?.volume_claim_templates)
+        };
+        match of_nodes().or_else(of_current) {
+            Some(claims) => data.with_sizes_of(&claims),
+            None => data,
+        }
     }
 
     /// The recorded rollout hashes that the spec may still mean if it is written otherwise, the current one first.

@@ -150,8 +150,13 @@ impl NodeScope {
         let spent = status.spent_grant_id();
         // The pod of something else's StatefulSet, or of an earlier node of this name, says nothing about this node. If
         // the StatefulSet was lost, the pod is the node's if the status recorded it as such.
+        let is_orphan = self.pod().is_some_and(|pod| pod.meta.controller().is_none());
         let pod = pod.filter(|p| match set.as_deref() {
-            Some(set) => p.owned && belongs(&set.meta, &node.meta, "StatefulSet") == Belongs::Here,
+            // While the StatefulSet is replaced, its pod has no owner for a moment.
+            Some(set) if p.owned || (is_orphan && p.uid == status.pod_uid) => {
+                belongs(&set.meta, &node.meta, "StatefulSet") == Belongs::Here
+            }
+            Some(_) => false,
             None => p.uid == status.pod_uid,
         });
         let has_none = pod.is_none() && !node.meta.terminating;

@@ -15,9 +15,6 @@ pub(super) fn of_fleet(facts: &FleetFacts, is_behind: impl Fn(&Growth) -> bool) 
     let behind: Vec<_> = facts.wanted().filter(|child| is_behind(&child.growth)).collect();
     let Some(first) = behind.first() else { return Outcome::Done };
     let names: Vec<&str> = behind.iter().map(|child| child.name.as_str()).collect();
-    Outcome::waiting(format!(
-        "waiting for the claims of {} to grow: {}",
-        some_of(&names),
-        first.growth.sentence()
-    ))
+    let sentence = first.growth.sentence();
+    Outcome::recheck(format!("waiting for the claims of {} to grow: {sentence}", some_of(&names)), LATER)
 }

@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::growing::{LATER, of_fleet};
 use super::{FleetScope, NodeScope, create_stateful_set, not_written};
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
-use crate::observe::node_scope::deletes_claims;
+use crate::observe::node_scope::{deletes_claims, spec_of};
 use crate::planner::growth::Growth;
 use crate::planner::node::StatefulSetFact;
-use windlass_kube_port::{Kind, Target};
+use crate::render;
+use crate::revision::is_smaller;
+use windlass_kube_port::observed::{Observed, ObservedNode, ObservedStatefulSet};
+use windlass_kube_port::{ClusterError, Kind, Target};
 
 /// Creates the StatefulSet again, with the same pod template. Its pod stays, and belongs to the new one.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -51,6 +54,10 @@ impl Task for ReplaceStatefulSet {
                 LATER,
             ));
         }
+        // Without it, a pod that ends would not come back.
+        if let Some(sentence) = refusal(scope, &node).await? {
+            return Ok(Outcome::recheck(sentence, LATER));
+        }
         match scope.cluster.delete_and_orphan(Target::of(Kind::StatefulSet, &set.meta)).await {
             Ok(()) => Ok(Outcome::waiting("waiting for the StatefulSet to be deleted; its pod stays")),
             Err(error) => not_written(error),
@@ -59,5 +66,30 @@ impl Task for ReplaceStatefulSet {
 
     fn policy(&self, _: &Env) -> Policy {
         Policy::default().replayable()
+    }
+}
+
+/// Why the API server would not create the StatefulSet again with the new sizes, in a sentence. Asks it in a dry run.
+async fn refusal(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String>, TaskError> {
+    let spec = spec_of(node)?;
+    let rendered = scope.rendered(node).map_err(TaskError::terminal)?;
+    let manifest = render::stateful_set(&scope.identity(node), spec, &rendered.template, &rendered.hash);
+    let refused = |message: &str| {
+        Some(format!("waiting for the API server to accept the StatefulSet with the new sizes: {message}"))
+    };
+    match scope.cluster.try_create(Kind::StatefulSet, manifest).await {
+        Ok(stored) => {
+            let sizes = ObservedStatefulSet::read(&stored).claim_sizes;
+            let is_short =
+                |(name, size): (&String, &String)| sizes.get(name).is_some_and(|of| is_smaller(of, size));
+            let is_changed = spec.claim_sizes.iter().any(is_short);
+            Ok(if is_changed { refused("admission makes them smaller") } else { None })
+        }
+        // It asks for one more than there will be.
+        Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => Ok(None),
+        Err(ClusterError::Refused { message, .. } | ClusterError::Forbidden { message, .. }) => {
+            Ok(refused(&message))
+        }
+        Err(error) => Err(error.into()),
     }
 }

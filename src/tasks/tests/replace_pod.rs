@@ -56,7 +56,7 @@ async fn terminating_current_or_foreign_pod_is_not_deleted() {
         (
             "owned by nobody",
             to_v2().pod("/metadata/ownerReferences", json!([])),
-            "waiting for the StatefulSet controller to create the pod",
+            "waiting for the pod with this name, which does not belong to the StatefulSet, to be deleted",
         ),
         ("no pod", to_v2().without_pod(), "waiting for the StatefulSet controller to create the pod"),
         ("template unseen", to_v2().unseen(), UNSEEN),

@@ -163,7 +163,8 @@ impl Goal {
 
     fn is_met_by(&self, node: &ObservedNode, spec: &StatefulNodeSpec) -> bool {
         let restarted = node.meta.annotation(ANNOTATION_RESTARTED_AT).unwrap_or_default();
-        self.revision.as_ref() == Some(&RevisionData::of(spec)) && *restarted >= *self.restarted_at
+        let desired = self.revision.clone().map(|data| data.with_sizes_of(&spec.volume_claim_templates));
+        desired == Some(RevisionData::of(spec)) && *restarted >= *self.restarted_at
     }
 }
 

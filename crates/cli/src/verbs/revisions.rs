@@ -228,8 +228,10 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
     let in_place = matches!(fleet["spec"]["updateStrategy"]["type"].as_str(), None | Some("" | "InPlace"));
     let is_same_id =
         |revision: &StoredRevision| in_place || revision.build_id.as_deref().is_none_or(|id| id == build_id);
-    let is_wanted =
-        |revision: &StoredRevision| is_same_id(revision) && wanted.diff(&revision.data).is_empty();
+    let is_wanted = |revision: &StoredRevision| {
+        let wanted = wanted.clone().with_sizes_of(&revision.data.volume_claim_templates);
+        is_same_id(revision) && wanted.diff(&revision.data).is_empty()
+    };
     if to.is_none()
         && let Some((revision, back)) = way_back(fleet, stored).filter(|(revision, _)| is_wanted(revision))
     {

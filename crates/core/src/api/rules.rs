@@ -82,36 +82,9 @@ impl Rule {
     }
 }
 
-/// A rule that rejects changes of the volume claims of nodes that are updated in place. `$same` compares a claim `a`
-/// with the previous claim of the same name, `b`.
-macro_rules! claims_stay {
-    ($same:literal) => {
-        concat!(
-            "(has(self.updateStrategy) && has(self.updateStrategy.type) \
-             && self.updateStrategy.type in ['BlueGreen', 'HardFork'] \
-             && !(has(self.unsafeCustomBuildID) && self.unsafeCustomBuildID != '' \
-             && has(oldSelf.unsafeCustomBuildID) && self.unsafeCustomBuildID == oldSelf.unsafeCustomBuildID)) \
-             || !has(self.template) || !has(self.template.spec) || !has(oldSelf.template) || !has(oldSelf.template.spec) \
-             || (has(self.template.spec.volumeClaimTemplates) && size(self.template.spec.volumeClaimTemplates) > 0 \
-             ? has(oldSelf.template.spec.volumeClaimTemplates) \
-             && size(self.template.spec.volumeClaimTemplates) == size(oldSelf.template.spec.volumeClaimTemplates) \
-             && self.template.spec.volumeClaimTemplates.all(a, oldSelf.template.spec.volumeClaimTemplates.exists(b, \
-             has(a.metadata) && has(b.metadata) && has(a.metadata.name) && has(b.metadata.name) \
-             && a.metadata.name == b.metadata.name && ",
-            $same,
-            ")) : !has(oldSelf.template.spec.volumeClaimTemplates) \
-             || size(oldSelf.template.spec.volumeClaimTemplates) == 0)"
-        )
-    };
-}
-
 const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change if nodes are updated in place, except that \
      resources.requests.storage may grow: a node keeps the volumes that it was created with. For other claims, create a \
      new NodeDeployment";
-
-const CLAIMS_SHRINK: &str = "volumeClaimTemplates cannot change if nodes are updated in place, except that \
-     resources.requests.storage may grow: a volume cannot shrink. Set it to the previous size or more, or create a new \
-     NodeDeployment";
 
 /// `RESERVED_LABELS` as a list in CEL.
 macro_rules! reserved_labels {
@@ -218,57 +191,31 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     // with a dry run, and rejects other changes.
     Rule::new(
         "spec",
-        claims_stay!(
-            "has(a.metadata.labels) == has(b.metadata.labels) \
-             && (!has(a.metadata.labels) || a.metadata.labels == b.metadata.labels) \
-             && has(a.metadata.annotations) == has(b.metadata.annotations) \
-             && (!has(a.metadata.annotations) || a.metadata.annotations == b.metadata.annotations) \
-             && (!has(a.spec) || !has(b.spec) || ((!has(a.spec.storageClassName) || !has(b.spec.storageClassName) \
-             || a.spec.storageClassName == b.spec.storageClassName) \
-             && (!has(a.spec.volumeMode) || !has(b.spec.volumeMode) || a.spec.volumeMode == b.spec.volumeMode) \
-             && (!has(a.spec.volumeName) || !has(b.spec.volumeName) || a.spec.volumeName == b.spec.volumeName) \
-             && (!has(a.spec.accessModes) || !has(b.spec.accessModes) \
-             || (size(a.spec.accessModes) == size(b.spec.accessModes) \
-             && a.spec.accessModes.all(m, m in b.spec.accessModes)))))"
-        ),
+        "(has(self.updateStrategy) && has(self.updateStrategy.type) \
+         && self.updateStrategy.type in ['BlueGreen', 'HardFork'] \
+         && !(has(self.unsafeCustomBuildID) && self.unsafeCustomBuildID != '' \
+         && has(oldSelf.unsafeCustomBuildID) && self.unsafeCustomBuildID == oldSelf.unsafeCustomBuildID)) \
+         || !has(self.template) || !has(self.template.spec) || !has(oldSelf.template) || !has(oldSelf.template.spec) \
+         || (has(self.template.spec.volumeClaimTemplates) && size(self.template.spec.volumeClaimTemplates) > 0 \
+         ? has(oldSelf.template.spec.volumeClaimTemplates) \
+         && size(self.template.spec.volumeClaimTemplates) == size(oldSelf.template.spec.volumeClaimTemplates) \
+         && self.template.spec.volumeClaimTemplates.all(a, oldSelf.template.spec.volumeClaimTemplates.exists(b, \
+         has(a.metadata) && has(b.metadata) && has(a.metadata.name) && has(b.metadata.name) \
+         && a.metadata.name == b.metadata.name && has(a.metadata.labels) == has(b.metadata.labels) \
+         && (!has(a.metadata.labels) || a.metadata.labels == b.metadata.labels) \
+         && has(a.metadata.annotations) == has(b.metadata.annotations) \
+         && (!has(a.metadata.annotations) || a.metadata.annotations == b.metadata.annotations) \
+         && (!has(a.spec) || !has(b.spec) || ((!has(a.spec.storageClassName) || !has(b.spec.storageClassName) \
+         || a.spec.storageClassName == b.spec.storageClassName) \
+         && (!has(a.spec.volumeMode) || !has(b.spec.volumeMode) || a.spec.volumeMode == b.spec.volumeMode) \
+         && (!has(a.spec.volumeName) || !has(b.spec.volumeName) || a.spec.volumeName == b.spec.volumeName) \
+         && (!has(a.spec.accessModes) || !has(b.spec.accessModes) \
+         || (size(a.spec.accessModes) == size(b.spec.accessModes) \
+         && a.spec.accessModes.all(m, m in b.spec.accessModes))))))) : !has(oldSelf.template.spec.volumeClaimTemplates) \
+         || size(oldSelf.template.spec.volumeClaimTemplates) == 0)",
         CLAIMS_STAY,
     )
     .on("template.spec.volumeClaimTemplates")
-    .class(Reason::Forbidden),
-    // A size may grow. It is compared digit by digit: see `IS_SHARE`. Where a digit is smaller than the previous one, an
-    // earlier digit has to be larger. The operator compares sizes in different units, and those with fractions. What it has
-    // refused may be taken back.
-    Rule::new(
-        "",
-        "!has(self.spec) || !has(oldSelf.spec) \
-         || (has(self.status) && has(self.status.conditions) \
-         && self.status.conditions.exists(c, c.type == 'UpToDate' && c.reason == 'InvalidSpec')) \
-         || (has(self.spec.updateStrategy) && has(self.spec.updateStrategy.type) \
-         && self.spec.updateStrategy.type in ['BlueGreen', 'HardFork']) \
-         || !has(self.spec.template) || !has(self.spec.template.spec) || !has(oldSelf.spec.template) \
-         || !has(oldSelf.spec.template.spec) || !has(self.spec.template.spec.volumeClaimTemplates) \
-         || !has(oldSelf.spec.template.spec.volumeClaimTemplates) \
-         || self.spec.template.spec.volumeClaimTemplates.all(a, oldSelf.spec.template.spec.volumeClaimTemplates.all(b, \
-         !has(a.metadata) || !has(b.metadata) || !has(a.metadata.name) || !has(b.metadata.name) \
-         || a.metadata.name != b.metadata.name \
-         || !has(a.spec) || !has(b.spec) || !has(a.spec.resources) || !has(b.spec.resources) \
-         || !has(a.spec.resources.requests) || !has(b.spec.resources.requests) \
-         || !has(a.spec.resources.requests.storage) || !has(b.spec.resources.requests.storage) \
-         || [a.spec.resources.requests.storage].all(a, [b.spec.resources.requests.storage].all(b, \
-         type(a) in [int] || type(b) in [int] || size(a) < 2 || size(b) < 2 \
-         || ['i', 'K', 'M', 'G', 'T', 'P', 'E', 'k', 'm', '.', 'e'].exists(c, \
-         (a.charAt(size(a) - 1) == c) != (b.charAt(size(b) - 1) == c) \
-         || (a.charAt(size(a) - 2) == c) != (b.charAt(size(b) - 2) == c)) \
-         || size(a) > size(b) || (size(a) == size(b) && [0, 1, 2, 3, 4].all(i, i >= size(a) \
-         || !(a.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
-         || !(b.charAt(i) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9']) \
-         || int(a.charAt(i)) >= int(b.charAt(i)) || [0, 1, 2, 3].exists(j, j < i \
-         && a.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
-         && b.charAt(j) in ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9'] \
-         && int(a.charAt(j)) > int(b.charAt(j)))))))))",
-        CLAIMS_SHRINK,
-    )
-    .on("spec.template.spec.volumeClaimTemplates")
     .class(Reason::Forbidden),
     Rule::new(
         "spec.unsafeCustomBuildID",

@@ -139,6 +139,9 @@ fn of_claim(input: &GrowthInput<'_>, claim: &ObservedClaim, size: &str) -> Growt
     }
     let expanding = |until| Growth::Expanding { why: format!("{grows}{}", says(input, claim)), until };
     let pending = claim.conditions.iter().find(|condition| condition.type_ == FILE_SYSTEM_PENDING);
+    // The driver reports ControllerResizeError or NodeResizeError: a new pod might not start at all.
+    let fails = claim.conditions.iter().any(|condition| condition.type_.ends_with("Error"));
+    let pending = pending.filter(|_| !fails);
     let Some(pending) = pending else {
         return expanding(None);
     };
@@ -276,6 +279,8 @@ mod tests {
         assert_eq!(of(pending(None), Some(&pod(0)), 1_000), late, "the claim says no time");
         assert_eq!(until(of(pending(Some(10)), Some(&pod(11)), 1_000)), None, "started since");
         assert_eq!(until(of(pending(Some(10)), None, 1_000)), None, "there is no pod");
+        let failing = with(pending(Some(10)), "NodeResizeError", Some(20));
+        assert_eq!(until(of(failing, Some(&pod(0)), 1_000)), None, "its driver fails");
         let unplaced = ObservedPod { machine: String::new(), ..pod(0) };
         assert_eq!(until(of(pending(Some(10)), Some(&unplaced), 1_000)), None, "it is not scheduled");
         let leaving = ObservedPod { meta: Meta { terminating: true, ..pod(0).meta }, ..pod(0) };

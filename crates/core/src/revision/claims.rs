@@ -57,7 +57,7 @@ pub fn with_sizes(claims: &[Value], sizes: &BTreeMap<String, String>) -> Vec<Val
 /// These claim templates with the sizes of a revision's claims, where these are not larger: a volume may grow, and its
 /// size belongs to no revision.
 #[must_use]
-pub fn at_revision(claims: &[Value], of_revision: &[Value]) -> Vec<Value> {
+pub(super) fn at_revision(claims: &[Value], of_revision: &[Value]) -> Vec<Value> {
     let kept = |claim: &Value| {
         let mut claim = claim.clone();
         let known = name_and_size(&claim).and_then(|(name, size)| {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::claims::at_revision;
 use crate::api::stateful_node::no_claims;
 use crate::api::{Shared, Sidecar, StatefulNodeSpec};
 
@@ -125,6 +126,17 @@ impl RevisionData {
             volume_claim_templates: volume_claim_templates.clone(),
             sidecar: sidecar.as_ref().and_then(RevisionSidecar::of),
         }
+    }
+
+    /// The same with the sizes of these claims, where its own are larger: a volume may grow, and its size belongs to no
+    /// revision.
+    #[must_use]
+    pub fn with_sizes_of(mut self, claims: &[Value]) -> Self {
+        let sizes = at_revision(&self.volume_claim_templates, claims);
+        if sizes != *self.volume_claim_templates {
+            self.volume_claim_templates = sizes.into();
+        }
+        self
     }
 
     /// The spec of a node at this revision: the revision, plus the fields that apply at once, from `at_once` (the

@@ -117,6 +117,7 @@ pub(crate) fn release(world: &mut World, place: &Place) {
         return;
     }
     let dependents = world.store.dependents(found.uid());
+    let has_dependents = !dependents.is_empty();
     if has(&found, ORPHAN) {
         for dependent in dependents {
             let Some((kind, object)) = object(world, &dependent) else { continue };
@@ -131,7 +132,12 @@ pub(crate) fn release(world: &mut World, place: &Place) {
             }
             world.put(&kind, dependent.1.clone(), value);
         }
-        drop_finalizer(world, &kind, place, &found, ORPHAN);
+        // The object is there for another moment, and no longer their owner.
+        if has_dependents {
+            world.agenda.soon(Job::Release(place.clone()));
+        } else {
+            drop_finalizer(world, &kind, place, &found, ORPHAN);
+        }
         return;
     }
     if !has(&found, FOREGROUND) {

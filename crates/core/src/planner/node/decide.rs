@@ -150,6 +150,9 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
         return None;
     }
     let active = plan.filter(|p| p.is_active());
+    if active.is_some_and(|plan| replaces_its_set(facts, plan)) {
+        return None;
+    }
     let leaves = active.filter(|p| p.recipe == recipes::REMOVE_NODE);
     let Some(wish) = &facts.removal_id else {
         let leaves = leaves?;
@@ -179,18 +182,25 @@ pub fn target(facts: &NodeFacts) -> &str {
     facts.grant().map_or("", PodTemplateHash::as_str)
 }
 
+/// True if a plan GrowClaims has deleted the StatefulSet, which it is about to create again. Until then the pod has no
+/// owner that would delete it.
+fn replaces_its_set(facts: &NodeFacts, plan: &Plan) -> bool {
+    plan.recipe == recipes::GROW_CLAIMS && facts.live().is_none() && !facts.growth.is_pending()
+}
+
 fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {
+    if replaces_its_set(facts, plan) {
+        return NodeDecision::Keep;
+    }
     if facts.suspended {
         return NodeDecision::Supersede { reason: Reason::Suspended.as_ref(), next: None };
     }
     let wants = facts.needs_roll();
     if !is_rolling(&plan.recipe) {
-        let grows = plan.recipe == recipes::GROW_CLAIMS;
-        // It creates the StatefulSet that it has deleted.
-        let is_between = grows && facts.live().is_none() && !facts.growth.is_pending();
         // Claims may take long to grow.
-        let waits = grows && facts.needs_mark() && !was_skipped(facts, Some(plan));
-        let next = rolling_recipe(facts).filter(|_| !is_between).or(waits.then_some(recipes::MARK_READY));
+        let waits =
+            plan.recipe == recipes::GROW_CLAIMS && facts.needs_mark() && !was_skipped(facts, Some(plan));
+        let next = rolling_recipe(facts).or(waits.then_some(recipes::MARK_READY));
         return match next {
             Some(_) => NodeDecision::Supersede { reason: "NewTarget", next },
             None => NodeDecision::Keep,

@@ -3,7 +3,7 @@
 use super::super::NodeDecision::{self, Keep, Start, Supersede};
 use super::super::decide::{awaited_removal, decide, for_removal, is_rolling, recipes, removal_of};
 use super::*;
-use crate::api::TaskType;
+use crate::api::{RemovalId, TaskType};
 
 fn starts(recipe: &'static str) -> NodeDecision {
     Start { recipe, attempt: 0 }
@@ -357,6 +357,18 @@ fn claims_grow_with_a_plan_that_every_other_plan_precedes() {
             new_target(recipes::NODE_UPDATE),
         ),
         ("it deleted its StatefulSet", growing(Growth::Done).without_set(), grow(), Keep),
+        (
+            "it deleted its StatefulSet, and is suspended",
+            NodeFacts { suspended: true, ..growing(Growth::Done).without_set() },
+            grow(),
+            Keep,
+        ),
+        (
+            "it deleted its StatefulSet, and has to leave",
+            NodeFacts { removal_id: RemovalId::recorded("r"), ..growing(Growth::Done).without_set() },
+            grow(),
+            Keep,
+        ),
         ("while an update is under way", updating(), plan(recipes::NODE_UPDATE, "v2"), Keep),
     ] {
         assert_eq!(decide(&facts, Some(&plan), DateTime::UNIX_EPOCH), expected, "{case}");
