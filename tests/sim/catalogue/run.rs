@@ -353,6 +353,8 @@ impl Run {
                 world.patch_object(&scenario.of_nodes(&patch)).await;
             }
             Change::Drain => world.drain().await,
+            Change::Grow => world.grow("online").await,
+            Change::GrowOffline => world.grow("offline").await,
             Change::Up => world.scale_by(1).await,
             Change::Down => world.scale_by(-1).await,
             Change::Repair => {

@@ -43,7 +43,14 @@ pub enum Change {
     LetGo,
     /// The machine of all its pods is drained, and another one is added.
     Drain,
+    /// Its claims grow, while their pods run.
+    Grow,
+    /// Its claims grow, and their file systems only when a pod is started.
+    GrowOffline,
 }
+
+/// The size to which claims grow.
+pub const GROWN: &str = "2Gi";
 
 /// How the person who made the change reacts.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -119,6 +126,14 @@ impl Scenario {
         all.push(Self::new("drain/sidecar/3".into(), Change::Drain, 3, 2, true));
         all.push(Self { hooks: true, ..Self::new("drain/hooks/2".into(), Change::Drain, 2, 1, false) });
         all.push(Self::blue_green("drain/blue-green/2", Change::Drain, 2));
+        all.push(Self::new("grow/in-place/3".into(), Change::Grow, 3, 1, false));
+        all.push(Self {
+            hooks: true,
+            ..Self::new("grow/offline/2".into(), Change::GrowOffline, 2, 1, false)
+        });
+        all.push(Self::new("grow/sidecar/2".into(), Change::GrowOffline, 2, 1, true));
+        all.push(Self::new("grow/alone/1".into(), Change::GrowOffline, 0, 1, false));
+        all.push(Self::blue_green("grow/blue-green/2", Change::Grow, 2));
         all.push(Self::new("upgrade/operator/3".into(), Change::Upgrade, 3, 1, false));
         let retain = Self::new("release/retain/3".into(), Change::Retain, 3, 1, false);
         all.push(Self { claims_go: true, ..retain });
@@ -546,6 +561,16 @@ impl Scenario {
     /// The containers of a fleet with a second container, with its image.
     pub fn beside(image: &str) -> Value {
         json!([Self::container("db:1", "1"), {"name": "exporter", "image": image}])
+    }
+
+    /// A merge patch that lets its claims grow.
+    pub fn grown(&self) -> Value {
+        if self.is_alone() {
+            return json!({"spec": {"claimSizes": {"data": GROWN}}});
+        }
+        let mut claim = Self::claim();
+        claim["spec"]["resources"]["requests"]["storage"] = GROWN.into();
+        self.of_nodes(&json!({"volumeClaimTemplates": [claim]}))
     }
 
     /// A merge patch that sets an image.

@@ -362,6 +362,13 @@ impl World {
         self.patch("v1", "Node", "played-0", &json!({"spec": {"taints": taint}})).await;
     }
 
+    /// Lets the claims grow, as a driver of this kind does it.
+    pub async fn grow(&self, expansion: &str) {
+        let class = json!({"allowVolumeExpansion": true, "parameters": {"expansion": expansion}});
+        self.patch("storage.k8s.io/v1", "StorageClass", "standard", &class).await;
+        self.patch_object(&self.scenario.grown()).await;
+    }
+
     /// The StatefulSets in front of which the scenario puts a StatefulSetRollout.
     pub fn stateful_sets(&self) -> Vec<Value> {
         let names = self.scenario.stateful_sets.iter().map(|(name, _)| *name);

@@ -22,7 +22,7 @@ use windlass_sim::{AuditEntry, Failure};
 use crate::catalogue::faults::{self, Fault};
 use crate::catalogue::point::Point;
 use crate::catalogue::run::Report;
-use crate::catalogue::scenario::{Change, Follow, NAMESPACE};
+use crate::catalogue::scenario::{Change, Follow, GROWN, NAMESPACE};
 use crate::catalogue::world::World;
 
 /// The evidence of a finished run.
@@ -76,6 +76,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     hoard(evidence);
     hooks(evidence);
     drained(evidence);
+    grown(evidence);
     if evidence.world.scenario.is_held() {
         held::examine(evidence);
     } else {
@@ -118,6 +119,20 @@ fn drained(evidence: &mut Evidence<'_>) {
     for pod in evidence.world.cluster.snapshot_of(NAMESPACE, &["Pod"]) {
         if pod["spec"]["nodeName"] == "played-0" {
             evidence.fail(format!("oracle 2: {} is still on the drained machine", pod["metadata"]["name"]));
+        }
+    }
+}
+
+/// Every claim has grown.
+fn grown(evidence: &mut Evidence<'_>) {
+    let change = evidence.world.scenario.change;
+    if !matches!(change, Change::Grow | Change::GrowOffline) || evidence.world.object().is_none() {
+        return;
+    }
+    for claim in evidence.world.cluster.snapshot_of(NAMESPACE, &["PersistentVolumeClaim"]) {
+        let size = &claim["status"]["capacity"]["storage"];
+        if *size != GROWN {
+            evidence.fail(format!("oracle 2: {} has the size {size}", claim["metadata"]["name"]));
         }
     }
 }
