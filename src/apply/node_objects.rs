@@ -547,9 +547,9 @@ async fn is_there(scope: &NodeScope, node: &ObservedNode) -> Result<bool, Reconc
     Ok(found.map_err(ReconcileError::Children)?.iter().any(|found| is_same(&Meta::read(found))))
 }
 
-/// The operation that makes a node an owner of a claim.
-fn own_op(claim: &Meta, node: &Meta) -> PatchOp {
-    // Not a controller reference: the claim is deleted with the node, and no controller adopts it.
+/// The operation that makes a node an owner of a claim or a pod.
+pub(crate) fn own_op(claim: &Meta, node: &Meta) -> PatchOp {
+    // Not a controller reference: the object is deleted with the node, and no controller adopts it.
     let owner = json!({
         "apiVersion": Kind::StatefulNode.api_version(),
         "kind": Kind::StatefulNode.name(),

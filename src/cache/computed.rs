@@ -28,6 +28,8 @@ pub struct RenderedSpec {
 pub struct ReadPlan {
     /// True if the plan is active and may replace the pod.
     pub rolling: bool,
+    /// True if the plan is active and lets claims grow.
+    pub grows: bool,
     /// True if the plan is active and removes the node.
     pub leaves: bool,
     /// When it began.

@@ -23,7 +23,7 @@ use crate::planner::fleet::drain::{Drain, Draining};
 use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
 use crate::planner::growth::Growth;
 use crate::planner::hooks::has_begun_at;
-use crate::planner::node::decide::{awaited_removal, is_rolling, removal_of};
+use crate::planner::node::decide::{awaited_removal, is_rolling, recipes, removal_of};
 use crate::planner::node::problem::{is_crash, is_of_whole_pod};
 use crate::planner::waits::{self, Wait};
 use windlass_kube_port::observed::{ObservedNode, ObservedPod};
@@ -100,7 +100,11 @@ impl FleetScope {
             Some(since) => Wait::of(since, self.spec.min_ready_seconds).filter(|_| !available),
             None => pod.as_deref().and_then(|pod| waits::of_pod(pod, self.now)),
         };
-        let growth = self.growth(node);
+        let growth = match self.growth(node) {
+            // It records the end of its plan in a moment.
+            Growth::Done if read.grows => Growth::OldTemplate,
+            growth => growth,
+        };
         Some(ChildFacts {
             name: NodeName::recorded(meta.name.as_str())?,
             ordinal,
@@ -266,6 +270,7 @@ impl FleetScope {
         let read = match raw.map(RawPlan::parse) {
             Some(Ok(plan)) => ReadPlan {
                 rolling: plan.is_active() && is_rolling(&plan.recipe),
+                grows: plan.is_active() && plan.recipe == recipes::GROW_CLAIMS,
                 leaves: removal_of(&plan).is_some(),
                 started_at: Some(plan.started_at),
                 began_removal_hook: removal_of(&plan).is_some()

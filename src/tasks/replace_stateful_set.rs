@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::growing::{LATER, of_fleet};
 use super::{FleetScope, NodeScope, create_stateful_set, not_written};
+use crate::apply::node_objects::own_op;
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::observe::node_scope::{deletes_claims, spec_of};
 use crate::planner::growth::Growth;
@@ -13,7 +14,7 @@ use crate::planner::node::StatefulSetFact;
 use crate::render;
 use crate::revision::is_smaller;
 use windlass_kube_port::observed::{Observed, ObservedNode, ObservedStatefulSet};
-use windlass_kube_port::{ClusterError, Kind, Target};
+use windlass_kube_port::{ClusterError, Kind, Part, Target};
 
 /// Creates the StatefulSet again, with the same pod template. Its pod stays, and belongs to the new one.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -57,6 +58,17 @@ impl Task for ReplaceStatefulSet {
         // Without it, a pod that ends would not come back.
         if let Some(sentence) = refusal(scope, &node).await? {
             return Ok(Outcome::recheck(sentence, LATER));
+        }
+        // Until the new StatefulSet adopts it, nothing else would delete the pod with the node.
+        if let Some(pod) = scope.pod().filter(|pod| pod.meta.is_controlled_by(&set.meta.uid)) {
+            let is_owned = pod.meta.owners.iter().any(|owner| owner.uid == node.meta.uid);
+            let owns = vec![own_op(&pod.meta, &node.meta)];
+            if !is_owned
+                && let Err(error) =
+                    scope.cluster.patch(Target::of(Kind::Pod, &pod.meta), Part::Main, owns).await
+            {
+                return not_written(error);
+            }
         }
         match scope.cluster.delete_and_orphan(Target::of(Kind::StatefulSet, &set.meta)).await {
             Ok(()) => Ok(Outcome::waiting("waiting for the StatefulSet to be deleted; its pod stays")),

@@ -259,7 +259,11 @@ impl Run {
             let others = HELD_UP * (point.strikes.len() as u32 - 1);
             // After a clock was set back, what it timed is due only at the next resync.
             let looked = if set_back { SLOW_LOOK } else { Duration::ZERO };
-            let deadline = Duration::from_secs(DEADLINE_SECONDS.unsigned_abs() + 40) + others + looked;
+            // A pod is restarted only after its kubelet had time to grow the file system.
+            let is_offline = scenario.change == Change::GrowOffline;
+            let grace = if is_offline { Duration::from_secs(200) } else { Duration::ZERO };
+            let deadline =
+                Duration::from_secs(DEADLINE_SECONDS.unsigned_abs() + 40) + others + looked + grace;
             let well = self.until_well(deadline).await;
             if !well {
                 if let Err(what) = oracles::says_so(&self.world, illness, node) {

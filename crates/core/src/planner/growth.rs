@@ -145,12 +145,14 @@ fn of_claim(input: &GrowthInput<'_>, claim: &ObservedClaim, size: &str) -> Growt
     let Some(pending) = pending else {
         return expanding(None);
     };
-    let since = pending.last_transition_time.unwrap_or_else(|| (input.seen)(claim));
+    let stamp = pending.last_transition_time.unwrap_or_else(|| (input.seen)(claim));
+    // A time in the future was written before the clock was set back.
+    let since = if stamp > input.now { (input.seen)(claim) } else { stamp };
     // A pod that was started later makes its kubelet grow the file system.
     let is_old = |pod: &&ObservedPod| {
         !pod.meta.terminating
             && !pod.machine.is_empty()
-            && pod.meta.created_at.is_some_and(|created| created <= since)
+            && pod.meta.created_at.is_some_and(|created| created <= stamp)
     };
     let Some(pod) = input.pod.filter(is_old) else {
         return expanding(None);
@@ -279,6 +281,7 @@ mod tests {
         assert_eq!(of(pending(None), Some(&pod(0)), 1_000), late, "the claim says no time");
         assert_eq!(until(of(pending(Some(10)), Some(&pod(11)), 1_000)), None, "started since");
         assert_eq!(until(of(pending(Some(10)), None, 1_000)), None, "there is no pod");
+        assert_eq!(of(pending(Some(5_000)), Some(&pod(0)), 1_000), late, "the clock was set back");
         let failing = with(pending(Some(10)), "NodeResizeError", Some(20));
         assert_eq!(until(of(failing, Some(&pod(0)), 1_000)), None, "its driver fails");
         let unplaced = ObservedPod { machine: String::new(), ..pod(0) };

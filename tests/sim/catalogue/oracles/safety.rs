@@ -242,7 +242,8 @@ impl Watcher {
             "NodeDeployment" => sets.fleet(step, &around),
             "Service" if name == "db" => sets.service(step, &around),
             "StatefulNode" => Sets::node(name, step, is_leaving(step), &around),
-            "StatefulSet" if changes_template(step) => Sets::effect(name, &around),
+            // Its creation takes nothing down.
+            "StatefulSet" if step.before.is_some() && changes_template(step) => Sets::effect(name, &around),
             "Pod" if is_leaving(step) => Sets::effect(name.strip_suffix("-0").unwrap_or(name), &around),
             _ => None,
         }

@@ -141,8 +141,6 @@ pub fn unconverged(
         }
         if child.terminating {
             named.add(3, child.name.as_str(), Reason::Terminating, "the node is being deleted");
-        } else if facts.grows_claims() && child.growth.is_pending() {
-            named.add(2, child.name.as_str(), Reason::ClaimsGrowing, child.growth.sentence());
         } else if let Some(problem) = &child.health.problem {
             // What was moved is what the others wait for.
             let waits = child.main_container_runs()
@@ -157,6 +155,8 @@ pub fn unconverged(
             }
         } else if let Some(why) = &child.health.unreachable {
             named.add(4, child.name.as_str(), Reason::SidecarUnreachable, why);
+        } else if facts.grows_claims() && child.growth.is_pending() {
+            named.add(5, child.name.as_str(), Reason::ClaimsGrowing, child.growth.sentence());
         } else if !facts.is_granted(child, rollout_target) && !child.state().is_in_flight() {
             let is_last = !facts.spec.paused && last_pods.hold(child);
             let waits = if is_last { WAITS_AS_LAST } else { &waits };

@@ -185,7 +185,10 @@ pub fn target(facts: &NodeFacts) -> &str {
 /// True if a plan GrowClaims has deleted the StatefulSet, which it is about to create again. Until then the pod has no
 /// owner that would delete it.
 fn replaces_its_set(facts: &NodeFacts, plan: &Plan) -> bool {
-    plan.recipe == recipes::GROW_CLAIMS && facts.live().is_none() && !facts.growth.is_pending()
+    plan.recipe == recipes::GROW_CLAIMS
+        && facts.live().is_none()
+        && !facts.growth.is_pending()
+        && plan.target_hash == target(facts)
 }
 
 fn decide_with_active_plan(facts: &NodeFacts, plan: &Plan) -> NodeDecision {

@@ -358,6 +358,12 @@ fn claims_grow_with_a_plan_that_every_other_plan_precedes() {
         ),
         ("it deleted its StatefulSet", growing(Growth::Done).without_set(), grow(), Keep),
         (
+            "it deleted its StatefulSet, and has another grant",
+            NodeFacts { growth: Growth::Done, ..node().granted("v2").without_set() },
+            grow(),
+            new_target(recipes::NODE_UPDATE),
+        ),
+        (
             "it deleted its StatefulSet, and is suspended",
             NodeFacts { suspended: true, ..growing(Growth::Done).without_set() },
             grow(),
