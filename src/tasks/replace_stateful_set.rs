@@ -13,7 +13,7 @@ use crate::planner::growth::Growth;
 use crate::planner::node::StatefulSetFact;
 use crate::render;
 use crate::revision::is_smaller;
-use windlass_kube_port::observed::{Observed, ObservedNode, ObservedStatefulSet};
+use windlass_kube_port::observed::{Meta, Observed, ObservedNode, ObservedStatefulSet};
 use windlass_kube_port::{ClusterError, Kind, Part, Target};
 
 /// Creates the StatefulSet again, with the same pod template. Its pod stays, and belongs to the new one.
@@ -59,16 +59,8 @@ impl Task for ReplaceStatefulSet {
         if let Some(sentence) = refusal(scope, &node).await? {
             return Ok(Outcome::recheck(sentence, LATER));
         }
-        // Until the new StatefulSet adopts it, nothing else would delete the pod with the node.
-        if let Some(pod) = scope.pod().filter(|pod| pod.meta.is_controlled_by(&set.meta.uid)) {
-            let is_owned = pod.meta.owners.iter().any(|owner| owner.uid == node.meta.uid);
-            let owns = vec![own_op(&pod.meta, &node.meta)];
-            if !is_owned
-                && let Err(error) =
-                    scope.cluster.patch(Target::of(Kind::Pod, &pod.meta), Part::Main, owns).await
-            {
-                return not_written(error);
-            }
+        if let Err(error) = keep_pod_with(scope, &node, &set).await {
+            return not_written(error);
         }
         match scope.cluster.delete_and_orphan(Target::of(Kind::StatefulSet, &set.meta)).await {
             Ok(()) => Ok(Outcome::waiting("waiting for the StatefulSet to be deleted; its pod stays")),
@@ -78,6 +70,24 @@ impl Task for ReplaceStatefulSet {
 
     fn policy(&self, _: &Env) -> Policy {
         Policy::default().replayable()
+    }
+}
+
+/// Makes the node an owner of its pod. Until the new StatefulSet adopts the pod, nothing else would delete it with the
+/// node. Admission that refuses every change of a pod does not keep volumes from growing.
+async fn keep_pod_with(
+    scope: &NodeScope,
+    node: &ObservedNode,
+    set: &ObservedStatefulSet,
+) -> Result<(), ClusterError> {
+    let is_alone = |pod: &Meta| {
+        pod.is_controlled_by(&set.meta.uid) && !pod.owners.iter().any(|owner| owner.uid == node.meta.uid)
+    };
+    let Some(pod) = scope.pod().filter(|pod| is_alone(&pod.meta)) else { return Ok(()) };
+    let owns = vec![own_op(&pod.meta, &node.meta)];
+    match scope.cluster.patch(Target::of(Kind::Pod, &pod.meta), Part::Main, owns).await {
+        Ok(_) | Err(ClusterError::Refused { .. } | ClusterError::Forbidden { .. }) => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

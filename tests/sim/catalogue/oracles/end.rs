@@ -232,7 +232,9 @@ fn without_nothing(mut spec: Value) -> Value {
 
 fn owners(object: &Value) -> Value {
     let list = object["metadata"]["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().map(|o| json!([o["kind"], o["name"]])).collect()
+    // A pod whose StatefulSet was replaced keeps its node as an owner, until the pod is replaced too.
+    let is_left = |o: &&Value| object["kind"] != "Pod" || o["kind"] != "StatefulNode";
+    list.iter().filter(is_left).map(|o| json!([o["kind"], o["name"]])).collect()
 }
 
 /// An end with the nodes of the active set named by ordinal, and without claims of other sets. An action in the
