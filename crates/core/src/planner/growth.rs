@@ -228,10 +228,11 @@ mod tests {
         let warning = |claim: &ObservedClaim| {
             (&*claim.storage_class == "never").then(|| "VolumeResizeFailed: no".to_owned())
         };
-        let (seen, warning): (_, &dyn Fn(&ObservedClaim) -> Option<String>) =
-            (&|_: &ObservedClaim| at(5), &warning);
+        let seen = |_: &ObservedClaim| at(5);
+        let (warning, seen) = (&warning, &seen);
         let input = GrowthInput { node: "db-0", sizes: &sizes, set, pod, now: at(now), seen, warning };
-        Growth::of(&input, |_| claim.clone().map(Arc::new))
+        let claim = claim.map(Arc::new);
+        Growth::of(&input, |_| claim.clone())
     }
 
     #[test]
