@@ -127,6 +127,7 @@ fn builtin_recipes_are_readable() {
             "BlueGreen: create-entrants await-nodes-running await-caught-up await-promotion switch-traffic \
              retire-incumbents",
             "BlueGreenImmediate: retire-incumbents create-entrants await-nodes-running switch-traffic",
+            "GrowClaims: expand-claims await-expansion replace-stateful-set",
             "HardFork: create-entrants submit-halt await-nodes-at-height switch-traffic retire-incumbents",
             "InPlace: update-node-specs await-spec-update mark-ready",
             "MarkReady: mark-ready",
