@@ -55,6 +55,9 @@ pub async fn refusal(fleet: &FleetScope) -> Result<Option<String>, ReconcileErro
         return Ok(Some(sentence));
     }
     let facts = fleet.facts();
+    if facts.strategy_for(&facts.requested).creates_set() {
+        return Ok(None);
+    }
     let meta = &fleet.fleet.meta;
     let mut asked = BTreeSet::new();
     let nodes = fleet.children();

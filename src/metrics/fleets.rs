@@ -73,8 +73,8 @@ impl Fleets {
                 1", Family::default()),
             nodes: register.add(
                 "fleet_nodes",
-                "The nodes of a fleet by state: desired, existing, updated, ready, available, failed, draining (on a \
-                 machine that is being drained); a node may be in several states",
+                "The nodes of a fleet by state: desired, existing, updated, ready, available, failed, growing (its \
+                 volumes grow), draining (on a machine that is being drained); a node may be in several states",
                 Family::default(),
             ),
             up_to_date: register.add("fleet_up_to_date", "Whether the condition UpToDate is True", Family::default()),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::FleetScope;
 use super::growth::growth_to;
-use crate::api::names::claim_name;
+use crate::api::Shared;
+use crate::api::StatefulNodeSpec;
+use crate::api::names::{claim_name, place_of};
 use crate::planner::growth::Growth;
-use crate::revision::{growth, is_smaller, sizes_of};
+use crate::revision::{RevisionData, are_same_claims, growth, is_smaller, sizes_of, with_sizes};
 use windlass_kube_port::Key;
 use windlass_kube_port::observed::ObservedNode;
 
@@ -21,7 +23,21 @@ impl FleetScope {
             return spec.claim_sizes.clone();
         }
         let desired = sizes_of(&self.spec.template.spec.volume_claim_templates);
-        growth(&spec.volume_claim_templates, &desired)
+        let sizes = growth(&spec.volume_claim_templates, &desired);
+        let stays = sizes != spec.claim_sizes && self.is_replaced(&node.meta.name, spec);
+        if stays { spec.claim_sizes.clone() } else { sizes }
+    }
+
+    /// True if another set of nodes gets the desired claims, and not this node.
+    fn is_replaced(&self, node: &str, spec: &StatefulNodeSpec) -> bool {
+        let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
+        let is_incumbent = self.set_rollout().is_some_and(|rollout| set != rollout.entrant);
+        let stored = self.revisions().remove(&self.requested());
+        let desired = stored.and_then(|stored| RevisionData::from_value(&stored.data.value()).ok());
+        is_incumbent
+            || desired.is_none_or(|desired| {
+                !are_same_claims(&desired.volume_claim_templates, &spec.volume_claim_templates)
+            })
     }
 
     /// The sizes to which the claims of a new node grow, which is created with these claim templates: the desired ones or,
@@ -80,6 +96,31 @@ impl FleetScope {
             })
         };
         nodes.iter().find_map(shrinks)
+    }
+}
+
+impl FleetScope {
+    /// Why these nodes cannot have the desired claims, in a sentence, if these are smaller than those that the nodes were
+    /// created with, and otherwise the same.
+    #[must_use]
+    pub(super) fn smaller_claims(&self, nodes: &[Arc<ObservedNode>]) -> Option<String> {
+        let claims = &self.spec.template.spec.volume_claim_templates;
+        let desired = sizes_of(claims);
+        nodes.iter().find_map(|node| {
+            let of_node = &node.spec.as_ref().ok()?.volume_claim_templates;
+            let sizes = sizes_of(of_node);
+            if !are_same_claims(&Shared::from(with_sizes(claims, &sizes)), of_node) {
+                return None;
+            }
+            let (name, size) = sizes.iter().find(|(name, size)| {
+                desired.get(*name).is_some_and(|desired| is_smaller(desired, size))
+            })?;
+            Some(format!(
+                "template.spec.volumeClaimTemplates: claim {name} cannot shrink below {size}, with which node {} was \
+                 created: set resources.requests.storage to {size} or more, or create a new NodeDeployment",
+                node.meta.name
+            ))
+        })
     }
 }
 

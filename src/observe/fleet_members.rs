@@ -62,6 +62,11 @@ impl FleetScope {
             let nodes: Vec<_> = names.filter_map(|key| self.view.nodes.get(&key)).collect();
             return self.shrinking_claims(&nodes);
         };
+        let nodes: Vec<_> =
+            self.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str())).into_iter().collect();
+        if let Some(sentence) = self.smaller_claims(&nodes) {
+            return Some(sentence);
+        }
         let yet = if facts.record.last_completed.is_none() {
             " or before the first rollout is complete"
         } else {

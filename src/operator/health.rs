@@ -9,10 +9,11 @@ use tokio::time::Instant;
 
 use super::lease::StandbyState;
 use crate::api::conditions::{self, Truth};
-use crate::api::{NodeDeploymentStatus, NodePhase};
+use crate::api::{NodeDeploymentStatus, NodePhase, RawPlan};
 use crate::clock::monotonic;
 use crate::metrics::{FleetSample, Metrics};
 use crate::planner::fleet::drain::Draining;
+use crate::planner::node::decide::recipes::GROW_CLAIMS;
 use windlass_kube_port::metrics::SharedMetrics;
 use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedRollout};
 use windlass_kube_port::{Kind, View};
@@ -169,6 +170,8 @@ fn of_fleet(view: &View, fleet: &ObservedFleet, draining: &Draining) -> FleetSam
     let status = &fleet.status;
     let nodes = view.nodes.group(&fleet.meta.namespace, &fleet.meta.uid);
     let failed = nodes.iter().filter(|node| node.status.phase == NodePhase::Failed.as_ref()).count();
+    let grows = |plan: &RawPlan| plan.may_be_active() && plan.mentions(GROW_CLAIMS);
+    let growing = nodes.iter().filter(|node| node.status.plan.as_ref().is_some_and(grows)).count();
     let strategy = fleet.spec.as_ref().map(|spec| spec.update_strategy.type_.clone()).unwrap_or_default();
     FleetSample {
         // An empty type means InPlace. Only objects that were stored long ago have one.
@@ -181,6 +184,7 @@ fn of_fleet(view: &View, fleet: &ObservedFleet, draining: &Draining) -> FleetSam
             ("ready", i64::from(status.ready_replicas)),
             ("available", i64::from(status.available_replicas)),
             ("failed", failed as i64),
+            ("growing", growing as i64),
             (
                 "draining",
                 draining_pods(view, &fleet.meta.namespace, [fleet.meta.name.as_str()].into_iter(), draining),

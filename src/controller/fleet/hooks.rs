@@ -16,6 +16,7 @@ use crate::observe::restart::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, HookContext};
 use crate::planner::fleet::{Blocker, FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
 use crate::planner::hooks::{HookPlacement, is_of_list};
+use crate::planner::node::decide::recipes::GROW_CLAIMS;
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
 use windlass_kube_port::{Kind, Part, Target};
 
@@ -167,7 +168,8 @@ impl Fleet<'_> {
     /// lost
     /// its grant, and keeps waiting until the nodes have converged again.
     pub(super) fn unless_disrupted(&self, plan: &mut Plan, advance: Advance) -> Advance {
-        let is_in_place = self.scope.set_rollout().is_none();
+        // Claims grow whether nodes are available or not.
+        let is_in_place = self.scope.set_rollout().is_none() && plan.recipe != GROW_CLAIMS;
         if advance != Advance::Ended || plan.state != PlanState::Complete || !is_in_place {
             return advance;
         }

@@ -323,3 +323,40 @@ fn paused_fleet_restarts_no_pod() {
         until_grown(&w, 2, "2Gi").await;
     });
 }
+
+#[test]
+fn suspended_node_holds_no_growth_back() {
+    play(|w| async move {
+        serve(&w, Expansion::Online, in_place(2, "grows")).await;
+        w.merge(NODE, "db-1", &json!({"spec": {"suspend": true}})).await;
+        w.rest(20).await;
+        w.change(grown("2Gi")).await;
+        w.until("the other one has grown", |status| {
+            templates(&w) == ["2Gi", "1Gi"]
+                && condition(status, "RolloutInProgress") == "False/RolloutComplete"
+        })
+        .await;
+        w.merge(NODE, "db-1", &json!({"spec": {"suspend": false}})).await;
+        until_grown(&w, 2, "2Gi").await;
+    });
+}
+
+#[test]
+fn set_that_is_replaced_does_not_grow() {
+    play(|w| async move {
+        serve(&w, Expansion::Online, of_class(blue_green(2, json!({"promotion": "Manual"})), "grows")).await;
+        let mut change = grown("2Gi");
+        change["template"]["spec"]["image"] = json!("db:2");
+        w.change(change).await;
+        w.until("the new set waits", |status| condition(status, "UpToDate") == "Unknown/ReadyToPromote")
+            .await;
+        let mut sizes = capacities(&w);
+        sizes.sort();
+        assert_eq!(sizes, ["1Gi", "1Gi", "2Gi", "2Gi"]);
+        let set = text(&w.status()["rollout"], "entrantSet").to_owned();
+        for ordinal in 0..2 {
+            let node = w.get(NODE, &format!("db-{set}-{ordinal}"));
+            assert_eq!(node["metadata"]["labels"]["windlass.dev/set"], set, "{node}");
+        }
+    });
+}

@@ -209,13 +209,14 @@ impl Examined<'_> {
         let stalled = is_stalled(status, &facts, self.now);
         let decision = decide(&facts, plan.as_ref(), &at, stalled);
         forecast.add_target(&facts, hash_before, self.scope.specified());
-        let is_same = facts.kind == FleetKind::Nodes
-            && self.scope.specified() != self.scope.written()
-            && forecast.is_no_other_target(hash_before)
-            && !facts.needs_growth();
         let growing = facts.wanted().filter(|child| child.growth.is_pending());
         forecast.grows =
             growing.map(|child| format!("{}: {}", child.name, child.growth.sentence())).collect();
+        forecast.move_sizes(hash_before);
+        let is_same = facts.kind == FleetKind::Nodes
+            && self.scope.specified() != self.scope.written()
+            && forecast.is_no_other_target(hash_before)
+            && forecast.grows.is_empty();
         self.add_decision(forecast, &facts, plan.as_ref(), &at, &decision).await?;
         if is_same {
             forecast.report_same_content();

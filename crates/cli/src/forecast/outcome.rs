@@ -360,6 +360,17 @@ impl Forecast {
         is_same
     }
 
+    /// Larger sizes of claims make no other target: they are listed with what applies at once.
+    pub(super) fn move_sizes(&mut self, before: Option<&RolloutHash>) {
+        let fields = self.target.clone();
+        if !self.grows.is_empty() && self.is_no_other_target(before) {
+            self.at_once.extend(fields);
+            if self.outcome == Outcome::Nothing {
+                self.outcome = Outcome::Changes;
+            }
+        }
+    }
+
     pub(super) fn report_same_content(&mut self) {
         let also = std::mem::take(&mut self.happens);
         let also = if also.is_empty() { also } else { format!("; {also}") };

@@ -183,7 +183,9 @@ impl Sight {
         let reads = kinds.iter().copied().map(|kind| {
             let every = all_nodes && kind == Kind::StatefulNode;
             let params = ListParams::default();
-            let params = if every { params } else { params.labels(&labels) };
+            // Claims have the label of their node only.
+            let labels = if kind == Kind::PersistentVolumeClaim { LABEL_NODE } else { &labels };
+            let params = if every { params } else { params.labels(labels) };
             let view = sight.view.clone();
             async move {
                 let read = || list(client, &wanted.scope, kind, params.clone(), &view);

@@ -15,6 +15,7 @@ use windlass_core::api::conditions::{
 };
 use windlass_core::api::{Condition, HookState, RawPlan, Reason, Stage, StatefulSetStatus, TaskType};
 use windlass_core::planner::fleet::drain::has_to_leave;
+use windlass_core::planner::node::decide::recipes::GROW_CLAIMS;
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::{Plan, TaskState};
 use windlass_kube_port::observed::{ObservedFleet, ObservedNode, ObservedPod};
@@ -224,7 +225,7 @@ pub fn of_fleet(seen: &Seen, report: &FleetReport, events: &[TimelineEntry]) -> 
             let health =
                 report.nodes.iter().find(|n| n.name == node.meta.name).map_or(Health::Down, |n| n.health);
             chain_of_node(chain, 3, node, seen.looked_for(&node.meta.name), events);
-            if health.is_unhealthy() && status.rollout.is_some() {
+            if health.is_unhealthy() && status.rollout.as_ref().is_some_and(|r| r.recipe != GROW_CLAIMS) {
                 let command = format!("windlass plan {target} --image IMAGE");
                 chain.offer("forecast another image", command);
             }
@@ -391,8 +392,11 @@ fn of_rollout(
     if paused {
         chain.offer("resume the rollout", format!("windlass resume {target}"));
     }
-    let has_way_back =
-        status.rollout.as_ref().is_some_and(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring));
+    // Volumes that grow do not shrink again.
+    let has_way_back = status
+        .rollout
+        .as_ref()
+        .is_some_and(|r| !matches!(r.stage, Stage::Promoting | Stage::Retiring) && r.recipe != GROW_CLAIMS);
     if has_way_back {
         if let Some(command) = way_back {
             chain.offer("roll back to the previous revision", command.clone());

@@ -195,10 +195,16 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
     moves
 }
 
-/// True if a pod still has to leave its machine.
+/// The nodes whose pods still have to be replaced. Restarts for volumes that grow are a part of that rollout.
+fn left(facts: &FleetFacts) -> impl Iterator<Item = (&ChildFacts, &PodMove)> {
+    let left = facts.wanted().filter_map(|child| Some((child, child.pod.drain.left()?)));
+    left.filter(|(_, pod)| !pod.node_name.is_empty() || facts.grows_claims())
+}
+
+/// True if a pod still has to leave its machine, or to be restarted.
 #[must_use]
 pub fn is_moving_any(facts: &FleetFacts) -> bool {
-    facts.wanted().any(|child| child.pod.drain.left().is_some())
+    left(facts).next().is_some()
 }
 
 /// What separates the nodes from the machines in a sentence of [`waits_for`].
@@ -229,9 +235,8 @@ pub fn has_to_leave(message: &str, node: &str, machine: &str) -> bool {
 /// What drained machines wait for, in a sentence; `None` if they wait for nothing.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
-    let left = facts.wanted().filter_map(|child| Some((child, child.pod.drain.left()?)));
     let (left, restarts): (Vec<(&ChildFacts, &PodMove)>, Vec<_>) =
-        left.partition(|(_, pod)| !pod.node_name.is_empty());
+        left(facts).partition(|(_, pod)| !pod.node_name.is_empty());
     let most = facts.spec.max_unavailable;
     if !left.is_empty() {
         let names: Vec<&str> = left.iter().map(|(child, _)| child.name.as_str()).collect();
