@@ -50,9 +50,9 @@ async fn exported_template_with_defaults_changes_nothing() {
     assert_eq!(db["status"]["history"].as_array().unwrap().len(), 1, "{db:#}");
 
     // A real change of the claims is refused by the API server.
-    let larger = json!({"spec": {"template": {"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
-        "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}}]}}}});
-    let refused = world.try_patch_fleet(larger).await.unwrap_err();
+    let shared = json!({"spec": {"template": {"spec": {"volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
+        "accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}}]}}}});
+    let refused = world.try_patch_fleet(shared).await.unwrap_err();
     assert!(
         refused.contains("volumeClaimTemplates cannot change if nodes are updated in place"),
         "{refused}"
