@@ -48,8 +48,8 @@ fn nodes_report_pod_rejection_and_events_are_listed_once() {
         let said = problems(&w);
         let refused = |message: &String| message.starts_with("the API server rejects its pod: ");
         assert!(said.len() == NODES && said.iter().all(refused), "{said:#?}");
-        // One of refusals, and one for the resourceVersion from which the events about pods are watched.
-        assert_eq!(lists_of_events(&w), 2, "for {NODES} nodes in five minutes");
+        // One of refusals, and one each for the resourceVersion from which the events about pods and claims are watched.
+        assert_eq!(lists_of_events(&w), 3, "for {NODES} nodes in five minutes");
         let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "ghost"}});
         w.create(account).await;
         w.until("all is well", is_up_to_date).await;
