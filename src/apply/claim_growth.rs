@@ -114,7 +114,7 @@ async fn may_grow(
     let verdict = match fleet.cluster.try_patch(target, vec![size_op(size)]).await {
         Ok(_) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => Ok(()),
         // A quota may have room for some of the claims.
-        Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => Ok(()),
+        Err(error) if error.exceeds_quota() => Ok(()),
         Err(ClusterError::Refused { message, .. } | ClusterError::Forbidden { message, .. }) => Err(format!(
             "template.spec.{}; restore the previous resources.requests.storage, or {}",
             in_words(&claim.meta.name, size, &message),

@@ -36,9 +36,8 @@ pub async fn ask(
         Err(ClusterError::Refused { message, .. }) => {
             Err(format!("template: the API server rejects it: {message}"))
         }
-        // A dry run asks for one StatefulSet more. Nodes that exist need none, and quotas come after everything else that
-        // the API server checks.
-        Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => Ok(()),
+        // Nodes that exist need no other StatefulSet.
+        Err(error) if error.exceeds_quota() => Ok(()),
         // This may be temporary, so the next reconcile asks again. Meanwhile the user should see the reason.
         Err(ClusterError::Forbidden { message, .. }) => {
             return Ok(Admission::Refused(format!(

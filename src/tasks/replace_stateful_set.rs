@@ -107,8 +107,7 @@ async fn refusal(scope: &NodeScope, node: &ObservedNode) -> Result<Option<String
             let is_changed = spec.claim_sizes.iter().any(is_short);
             Ok(if is_changed { refused("admission makes them smaller") } else { None })
         }
-        // It asks for one more than there will be.
-        Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => Ok(None),
+        Err(error) if error.exceeds_quota() => Ok(None),
         Err(ClusterError::Refused { message, .. } | ClusterError::Forbidden { message, .. }) => {
             Ok(refused(&message))
         }

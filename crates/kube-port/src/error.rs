@@ -102,6 +102,13 @@ impl ClusterError {
         }
     }
 
+    /// True if the request was forbidden only because a quota is used up. The API server checks quotas last. A dry run of
+    /// a create asks for one object more than there will be.
+    #[must_use]
+    pub fn exceeds_quota(&self) -> bool {
+        matches!(self, Self::Forbidden { message, .. } if message.contains("exceeded quota: "))
+    }
+
     /// True if the remedy is to observe and decide again.
     #[must_use]
     pub fn is_conflict(&self) -> bool {

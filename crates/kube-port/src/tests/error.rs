@@ -52,7 +52,13 @@ fn api_server_errors_are_classified_by_required_handling() {
     let table = [
         (400, "BadRequest", "unknown field spec.tempalte", "refused"),
         (401, "Unauthorized", "no", "transient"),
-        (403, "Forbidden", "exceeded quota", "forbidden"),
+        (
+            403,
+            "Forbidden",
+            "statefulsets.apps \"db-0\" is forbidden: exceeded quota: few, requested: 1",
+            "forbidden",
+        ),
+        (403, "Forbidden", "statefulsets.apps is forbidden: no permission", "forbidden"),
         (404, "", "404 page not found", "transient"),
         (409, "AlreadyExists", "it is there", "exists"),
         (409, "Conflict", "the object has been modified", "conflict"),
@@ -70,6 +76,7 @@ fn api_server_errors_are_classified_by_required_handling() {
         let error = answered(code, reason, message, 0);
         assert_eq!(kind(&error), expected, "{code} {reason}: {message}");
         assert_eq!(error.is_conflict(), expected == "conflict", "{code}");
+        assert_eq!(error.exceeds_quota(), message.contains("exceeded quota"), "{code}: {message}");
         assert_eq!(error.refusal().is_some(), expected == "refused", "{code}");
         let is_terminal = matches!(TaskError::from(error), TaskError::Terminal { .. });
         assert_eq!(is_terminal, expected == "refused", "{code}: what a task makes of it");

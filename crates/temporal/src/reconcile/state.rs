@@ -112,9 +112,8 @@ impl<'a> Reconcile<'a> {
             Err(ClusterError::Refused { message, .. }) => {
                 format!("spec.template: the API server rejects it: {message}")
             }
-            // The dry run creates one Deployment more. The API server checks quotas last, so the template is valid;
-            // the rollout reports the quota if it has to wait for it.
-            Err(ClusterError::Forbidden { message, .. }) if message.contains("exceeded quota: ") => return,
+            // The template is valid; the rollout reports the quota if it has to wait for it.
+            Err(error) if error.exceeds_quota() => return,
             Err(ClusterError::Forbidden { message, .. }) => {
                 format!("spec.template: the API server currently forbids it: {message}")
             }
