@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use super::FleetScope;
 use crate::api::ids::field;
-use crate::api::{BuildId, RestartTime, RetiringSet, Rollout, RolloutHash, SetName, Stage, StrategyType};
+use crate::api::{
+    BuildId, NodeName, RestartTime, RetiringSet, Rollout, RolloutHash, SetName, Stage, StrategyType,
+};
 use crate::planner::fleet::sets::decide::remains_after_switch;
 use crate::planner::fleet::{Rendering, SetRollout};
 use crate::render;
 use crate::revision::{self, RevisionData, pod_template_hash, revision_name};
+use windlass_kube_port::Key;
 use windlass_kube_port::observed::{ObservedNode, ObservedRevision};
 
 impl FleetScope {
@@ -79,24 +82,30 @@ impl FleetScope {
     }
 
     /// The part of the spec that belongs to a revision. Claims that are larger than those that the nodes of the active set were
-    /// created with have the nodes' sizes: a volume grows without a new revision.
+    /// created with have the nodes' sizes: a volume grows without a new revision. Computed for each node of a rollout, so it does
+    /// not list the nodes.
     #[must_use]
     pub(crate) fn desired_revision(&self) -> RevisionData {
         let data = RevisionData::of(&self.spec.template.spec);
         if data.volume_claim_templates.is_empty() {
             return data;
         }
+        let (meta, set) = (&self.fleet.meta, self.recorded_set());
         let of_nodes = || {
-            let nodes = self.nodes_by_set().remove(&self.recorded_set())?;
-            nodes.iter().find_map(|node| Some(node.spec.as_ref().ok()?.volume_claim_templates.clone()))
+            let ordinals = 0..self.spec.replicas;
+            let names = ordinals.map(|ordinal| NodeName::of(&meta.name, &set, ordinal).to_string());
+            let mut nodes = names.filter_map(|name| self.view.nodes.get(&Key::new(&meta.namespace, name)));
+            let node = nodes.find(|node| node.spec.is_ok() && self.owns(&node.meta))?;
+            Some(node.spec.as_ref().ok()?.volume_claim_templates.clone())
         };
         let of_current = || {
-            let stored = self.revisions().remove(&self.fleet.status.last_completed()?)?;
+            let completed = self.fleet.status.last_completed()?;
+            let stored = self.revisions().remove(&completed)?;
             Some(RevisionData::from_value(&stored.data.value()).ok()?.volume_claim_templates)
         };
         match of_nodes().or_else(of_current) {
-            Some(claims) => data.with_sizes_of(&claims),
-            None => data,
+            Some(claims) if !claims.is_same(&data.volume_claim_templates) => data.with_sizes_of(&claims),
+            _ => data,
         }
     }
 
