@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use super::FleetScope;
 use super::growth::growth_to;
-use crate::api::Shared;
 use crate::api::StatefulNodeSpec;
 use crate::api::names::{claim_name, place_of};
 use crate::planner::growth::Growth;
-use crate::revision::{RevisionData, are_same_claims, growth, is_smaller, sizes_of, with_sizes};
+use crate::revision::{RevisionData, are_same_claims, growth, is_smaller, sizes_of};
 use windlass_kube_port::Key;
 use windlass_kube_port::observed::ObservedNode;
 
@@ -22,7 +21,11 @@ impl FleetScope {
         if self.blocker.is_some() || spec.suspend {
             return spec.claim_sizes.clone();
         }
-        let desired = sizes_of(&self.spec.template.spec.volume_claim_templates);
+        let template = &self.spec.template.spec.volume_claim_templates;
+        if spec.claim_sizes.is_empty() && template.is_same(&spec.volume_claim_templates) {
+            return BTreeMap::new();
+        }
+        let desired = sizes_of(template);
         let sizes = growth(&spec.volume_claim_templates, &desired);
         let stays = sizes != spec.claim_sizes && self.is_replaced(&node.meta.name, spec);
         if stays { spec.claim_sizes.clone() } else { sizes }
@@ -71,56 +74,37 @@ impl FleetScope {
         growth_to(&sizes, &node.meta.key(), (&self.view, &self.sightings, self.now))
     }
 
-    /// Why the claims of these nodes cannot have the desired sizes, in a sentence: they are smaller than a volume that has
-    /// grown. A size that no volume has reached may be taken back.
+    /// Why the claims of these nodes cannot have the desired sizes, in a sentence: these are smaller than those that the
+    /// nodes were created with, or than a volume that has grown. A size that no volume has reached may be taken back.
     #[must_use]
     pub(super) fn shrinking_claims(&self, nodes: &[Arc<ObservedNode>]) -> Option<String> {
         let desired = sizes_of(&self.spec.template.spec.volume_claim_templates);
         let shrinks = |node: &Arc<ObservedNode>| {
             let spec = node.spec.as_ref().ok()?;
-            let mut smaller = spec.claim_sizes.iter().filter_map(|(name, size)| {
-                Some((name, desired.get(name).filter(|wanted| is_smaller(wanted, size))?))
-            });
-            smaller.find_map(|(name, wanted)| {
-                let claim = claim_name(name, &node.meta.name);
-                let claim = self.view.claims.get(&Key::new(&node.meta.namespace, claim))?;
-                let size = &claim.capacity;
-                (!size.is_empty() && is_smaller(wanted, size)).then(|| {
+            let created = sizes_of(&spec.volume_claim_templates);
+            let mut sizes = created.iter().filter_map(|(name, size)| Some((name, desired.get(name)?, size)));
+            sizes.find_map(|(name, wanted, created)| {
+                let sentence = |what: String, size: &str| {
                     format!(
-                        "template.spec.volumeClaimTemplates: claim {name} cannot shrink to {wanted}, since \
-                         PersistentVolumeClaim {} has {size} already: set resources.requests.storage to {size} or more, or \
-                         create a new NodeDeployment",
-                        claim.meta.name
+                        "template.spec.volumeClaimTemplates: claim {name} cannot shrink to {wanted}, since {what}: set \
+                         resources.requests.storage to {size} or more, or create a new NodeDeployment"
                     )
-                })
+                };
+                // A claim that somebody else made larger is left alone.
+                let taken_back = spec.claim_sizes.get(name).filter(|size| is_smaller(wanted, size));
+                let claim = Key::new(&node.meta.namespace, claim_name(name, &node.meta.name));
+                let claim = taken_back.and_then(|_| self.view.claims.get(&claim));
+                let is_larger = |size: &str| !size.is_empty() && is_smaller(wanted, size);
+                if let Some(claim) = claim.filter(|claim| is_larger(&claim.capacity)) {
+                    let (name, size) = (&claim.meta.name, &claim.capacity);
+                    return Some(sentence(format!("PersistentVolumeClaim {name} has {size} already"), size));
+                }
+                let node = &node.meta.name;
+                is_smaller(wanted, created)
+                    .then(|| sentence(format!("node {node} was created with {created}"), created))
             })
         };
         nodes.iter().find_map(shrinks)
-    }
-}
-
-impl FleetScope {
-    /// Why these nodes cannot have the desired claims, in a sentence, if these are smaller than those that the nodes were
-    /// created with, and otherwise the same.
-    #[must_use]
-    pub(super) fn smaller_claims(&self, nodes: &[Arc<ObservedNode>]) -> Option<String> {
-        let claims = &self.spec.template.spec.volume_claim_templates;
-        let desired = sizes_of(claims);
-        nodes.iter().find_map(|node| {
-            let of_node = &node.spec.as_ref().ok()?.volume_claim_templates;
-            let sizes = sizes_of(of_node);
-            if !are_same_claims(&Shared::from(with_sizes(claims, &sizes)), of_node) {
-                return None;
-            }
-            let (name, size) = sizes.iter().find(|(name, size)| {
-                desired.get(*name).is_some_and(|desired| is_smaller(desired, size))
-            })?;
-            Some(format!(
-                "template.spec.volumeClaimTemplates: claim {name} cannot shrink below {size}, with which node {} was \
-                 created: set resources.requests.storage to {size} or more, or create a new NodeDeployment",
-                node.meta.name
-            ))
-        })
     }
 }
 

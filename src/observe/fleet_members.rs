@@ -50,23 +50,18 @@ impl FleetScope {
         let spec = revision.as_deref().unwrap_or(&self.spec.template.spec);
         let mut wanted = ClaimsComparison::with(&spec.volume_claim_templates);
         let meta = &self.fleet.meta;
+        let node = |child: &ChildFacts| self.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str()));
+        let nodes: Vec<_> = facts.wanted().filter(|c| !c.terminating).filter_map(node).collect();
+        if let Some(sentence) = self.shrinking_claims(&nodes) {
+            return Some(sentence);
+        }
         let differs = |child: &&ChildFacts| {
-            let node = self.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str()));
+            let node = node(child);
             let spec = node.as_ref().and_then(|node| node.spec.as_ref().ok());
             child.spec_hash != facts.requested
                 && spec.is_some_and(|spec| wanted.is_other(&spec.volume_claim_templates))
         };
-        let Some(child) = facts.wanted().filter(|c| !c.terminating).find(differs) else {
-            let names =
-                facts.wanted().filter(|c| !c.terminating).map(|c| Key::new(&meta.namespace, c.name.as_str()));
-            let nodes: Vec<_> = names.filter_map(|key| self.view.nodes.get(&key)).collect();
-            return self.shrinking_claims(&nodes);
-        };
-        let nodes: Vec<_> =
-            self.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str())).into_iter().collect();
-        if let Some(sentence) = self.smaller_claims(&nodes) {
-            return Some(sentence);
-        }
+        let child = facts.wanted().filter(|c| !c.terminating).find(differs)?;
         let yet = if facts.record.last_completed.is_none() {
             " or before the first rollout is complete"
         } else {

@@ -19,6 +19,13 @@ fn in_place(replicas: i32, class: &str) -> Value {
     of_class(fleet(replicas, json!({"type": "InPlace"})), class)
 }
 
+/// A fleet of two nodes that is rolled back if it stalls.
+fn rolls_back() -> Value {
+    let mut fleet = in_place(2, "grows");
+    fleet["spec"]["updateStrategy"]["onStall"] = json!("Rollback");
+    fleet
+}
+
 /// The change to this size.
 fn size(storage: &str) -> Value {
     json!([{"metadata": {"name": "data"}, "spec": {
@@ -123,9 +130,7 @@ fn pods_are_restarted_in_waves_only_if_the_driver_needs_it() {
 #[test]
 fn growth_that_fails_stalls_and_holds_nothing_else_back() {
     play(|w| async move {
-        let mut fleet = in_place(2, "grows");
-        fleet["spec"]["updateStrategy"]["onStall"] = json!("Rollback");
-        serve(&w, Expansion::Never, fleet).await;
+        serve(&w, Expansion::Never, rolls_back()).await;
         w.change(grown("2Gi")).await;
         let status = w.until("it stalls", |status| condition(status, "Stalled") == "True/NoProgress").await;
         let why = message(&status, "UpToDate");
@@ -201,9 +206,7 @@ fn release_and_growth_in_one_apply_replace_each_pod_once() {
 #[test]
 fn bad_release_is_rolled_back_and_volumes_stay_large() {
     play(|w| async move {
-        let mut fleet = in_place(2, "grows");
-        fleet["spec"]["updateStrategy"]["onStall"] = json!("Rollback");
-        serve(&w, Expansion::Online, fleet).await;
+        serve(&w, Expansion::Online, rolls_back()).await;
         let mut change = grown("2Gi");
         change["template"]["spec"]["image"] = json!("db:nope");
         w.change(change).await;
@@ -233,6 +236,28 @@ fn new_set_has_the_new_size_and_a_volume_cannot_shrink() {
         w.image("db:2").await;
         w.until("another set serves", |status| is_up_to_date(status) && w.names(SET).len() == 2).await;
         assert_eq!(templates(&w), ["3Gi", "3Gi"]);
+    });
+}
+
+#[test]
+fn nodes_that_are_updated_in_place_keep_the_size_that_they_have() {
+    play(|w| async move {
+        serve(&w, Expansion::Online, in_place(2, "grows")).await;
+        let refused = async |size: &str, since: &str| {
+            w.change(grown(size)).await;
+            let expected = format!("cannot shrink to {size}, since {since}");
+            w.until("it is refused", |status| {
+                condition(status, "UpToDate") == "False/InvalidSpec"
+                    && message(status, "UpToDate").contains(&expected)
+            })
+            .await;
+        };
+        refused("512Mi", "node db-0 was created with 1Gi: set").await;
+        w.change(grown("2Gi")).await;
+        until_grown(&w, 2, "2Gi").await;
+        for size in ["1Gi", "512Mi"] {
+            refused(size, "PersistentVolumeClaim data-db-0-0 has 2Gi already: set").await;
+        }
     });
 }
 
