@@ -167,7 +167,7 @@ impl FleetScope {
         })
     }
 
-    /// Whether a node's pod has to leave its machine.
+    /// Whether a node's pod has to be replaced, because its machine is being drained or its volumes grow.
     fn drain(&self, node: &ObservedNode, draining: &Draining, growth: &Growth) -> Drain {
         let asked = node.spec.as_ref().ok().and_then(|spec| spec.move_.as_ref());
         let to_restart = growth.pod_to_replace();

@@ -50,7 +50,7 @@ impl Claims {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return,
-                Err(error) => tracing::debug!(%error, "the watch of claims begins anew"),
+                Err(error) => tracing::debug!(%error, "the watch of claims starts again"),
             }
         }
     }

@@ -255,9 +255,9 @@ impl Growth {
 
     /// The pod whose kubelet may grow the file system.
     async fn host(&self, claim: &PersistentVolumeClaim) -> Result<Option<Pod>, kube::Error> {
-        let is_anew = |pod: &Pod| pod.uid().is_some_and(|uid| !self.before.contains(&uid));
+        let is_new = |pod: &Pod| pod.uid().is_some_and(|uid| !self.before.contains(&uid));
         let pods = self.pods(claim).await?;
-        Ok(pods.into_iter().find(|pod| self.way != Expansion::Offline || is_anew(pod)))
+        Ok(pods.into_iter().find(|pod| self.way != Expansion::Offline || is_new(pod)))
     }
 
     async fn write(&self, claim: &PersistentVolumeClaim, step: Step, node: &str) -> Result<(), kube::Error> {

@@ -57,7 +57,7 @@ impl Manager {
             match events.try_next().await {
                 Ok(Some(event)) => self.see(event),
                 Ok(None) => return,
-                Err(error) => tracing::debug!(%error, "the watch of pods begins anew"),
+                Err(error) => tracing::debug!(%error, "the watch of pods starts again"),
             }
         }
     }

@@ -215,8 +215,7 @@ impl Examined<'_> {
         forecast.move_sizes(hash_before);
         let is_same = facts.kind == FleetKind::Nodes
             && self.scope.specified() != self.scope.written()
-            && forecast.is_no_other_target(hash_before)
-            && forecast.grows.is_empty();
+            && forecast.is_no_other_target(hash_before);
         self.add_decision(forecast, &facts, plan.as_ref(), &at, &decision).await?;
         if is_same {
             forecast.report_same_content();

@@ -240,8 +240,8 @@ impl Growth {
 
     /// The pod whose kubelet may grow the file system.
     fn host<'a>(&self, way: Expansion, pods: &[&'a Pod]) -> Option<&'a Pod> {
-        let is_anew = |pod: &Pod| pod.uid().is_some_and(|uid| !self.before.contains(&uid));
-        pods.iter().find(|pod| way != Expansion::Offline || is_anew(pod)).copied()
+        let is_new = |pod: &Pod| pod.uid().is_some_and(|uid| !self.before.contains(&uid));
+        pods.iter().find(|pod| way != Expansion::Offline || is_new(pod)).copied()
     }
 }
 

@@ -242,7 +242,7 @@ impl Watcher {
             "NodeDeployment" => sets.fleet(step, &around),
             "Service" if name == "db" => sets.service(step, &around),
             "StatefulNode" => Sets::node(name, step, is_leaving(step), &around),
-            // Its creation takes nothing down.
+            // Its creation disrupts no pod.
             "StatefulSet" if step.before.is_some() && changes_template(step) => Sets::effect(name, &around),
             "Pod" if is_leaving(step) => Sets::effect(name.strip_suffix("-0").unwrap_or(name), &around),
             _ => None,

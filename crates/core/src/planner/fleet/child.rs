@@ -118,7 +118,7 @@ pub struct PodFacts {
     pub failed: bool,
     /// True if its main container runs although it is not Ready.
     pub runs: bool,
-    /// Whether it has to leave its machine.
+    /// Whether it has to be replaced, because its machine is being drained or its volumes grow.
     pub drain: Drain,
 }
 

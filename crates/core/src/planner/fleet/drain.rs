@@ -1,5 +1,5 @@
-//! Pods that leave machines that are being drained, one by one, as the wave allows. Each is evicted by its node's plan
-//! MoveNode and created again elsewhere. The plan belongs to no rollout.
+//! Pods that are replaced with the same template, as the wave allows: one that has to leave a machine that is being drained,
+//! and one that has to be restarted so that its volumes grow. Each is evicted by a plan of its node, MoveNode or RestartNode.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +13,19 @@ use crate::api::{NodeName, PodMove};
 use crate::engine::sentence::some_of;
 use crate::observed::{ObservedMachine, ObservedPod};
 
-/// Whether a pod has to leave its machine.
+/// Whether a pod has to be replaced: its machine is being drained, or its volumes grow only with a new pod.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum Drain {
-    /// It may stay.
+    /// It does not.
     #[default]
     None,
-    /// Its machine is being drained.
+    /// It does, and its node was not asked to replace it.
     Due(PodMove),
-    /// Its machine is being drained, and its node was asked to move it.
+    /// It does, and its node was asked to replace it.
     Asked(PodMove),
-    /// Its node was asked to move it, and its machine is no longer being drained.
+    /// Its node was asked to replace it, and it no longer has to be.
     Withdrawn,
-    /// It was moved, and was scheduled to the same machine again. It is not moved a second time.
+    /// Its replacement was scheduled to the drained machine again. It is not replaced a second time.
     Returned(PodMove),
     /// There is an earlier request that is of no more use.
     Over,
@@ -117,19 +117,19 @@ impl Drain {
         }
     }
 
-    /// True if its node was asked to move it, and has not done so.
+    /// True if its node was asked to replace it, and has not done so.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         matches!(self, Self::Asked(_) | Self::Withdrawn)
     }
 
-    /// True if it has to leave its machine, and its node was not asked to move it.
+    /// True if it has to be replaced, and its node was not asked for that.
     #[must_use]
     pub fn is_due(&self) -> bool {
         matches!(self, Self::Due(_))
     }
 
-    /// The pod that still has to leave its machine.
+    /// The pod that still has to be replaced.
     fn left(&self) -> Option<&PodMove> {
         match self {
             Self::Due(pod) | Self::Asked(pod) => Some(pod),
@@ -138,16 +138,16 @@ impl Drain {
     }
 }
 
-/// A request to a node.
+/// A request to a node to replace its pod.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct MoveRequest {
     /// The node.
     pub name: NodeName,
-    /// The pod that it has to move; `None` if an earlier request ends.
+    /// The pod; `None` if an earlier request ends.
     pub pod: Option<PodMove>,
 }
 
-/// The requests that end: their machines are no longer being drained.
+/// The requests that end: their pods no longer have to be replaced.
 #[must_use]
 pub fn ended_moves(facts: &FleetFacts) -> Vec<MoveRequest> {
     let is_over = |child: &&ChildFacts| matches!(child.pod.drain, Drain::Withdrawn | Drain::Over);
@@ -155,8 +155,8 @@ pub fn ended_moves(facts: &FleetFacts) -> Vec<MoveRequest> {
     ended.map(|child| MoveRequest { name: child.name.clone(), pod: None }).collect()
 }
 
-/// The pods that may be moved now: first those of nodes that are down, then those of nodes that serve, each from the
-/// highest ordinal. A node whose main container does not run only needs room among those that move.
+/// The pods that may be replaced now: first those of nodes that are down, then those of nodes that serve, each from the
+/// highest ordinal. A node whose main container does not run only needs room among those that are replaced.
 #[must_use]
 pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<MoveRequest> {
     let is_halting = facts.rollout.now.set().is_some_and(SetRollout::is_halting);
@@ -178,7 +178,7 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
             // The plans of a StatefulSet's pods may need other update strategies.
             let stays = stays || facts.group_of(child).is_some_and(|group| facts.has_plan_in(group));
             let waits = stays || (serves && facts.awaits_lower(child));
-            // A move repairs nothing, so a node whose main container runs needs room like one that serves.
+            // A new pod repairs nothing here, so a node whose main container runs needs room like one that serves.
             let others = used.disrupted - i32::from(child.counts_as_disrupted());
             let has_room = if is_down {
                 used.clause_for(facts, child, target, true).is_some()
@@ -232,7 +232,7 @@ pub fn has_to_leave(message: &str, node: &str, machine: &str) -> bool {
     })
 }
 
-/// What drained machines wait for, in a sentence; `None` if they wait for nothing.
+/// Which pods still have to be replaced, in a sentence; `None` if none has to be.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
     let (left, restarts): (Vec<(&ChildFacts, &PodMove)>, Vec<_>) =

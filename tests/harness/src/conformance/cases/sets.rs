@@ -208,7 +208,7 @@ async fn an_orphaned_set_leaves_its_pods_and_a_new_one_adopts_them(w: &Ctx) {
     w.note("same revision", set["status"]["updateRevision"] == revision(&pod));
 }
 
-/// A set is made anew with other claim templates: its revision stays the same, for it has the pod template only.
+/// A StatefulSet that is created again with other claim templates keeps its revision: that has the pod template only.
 async fn orphaned_revisions_and_claims_stay_and_a_new_set_adopts_the_revisions(w: &Ctx) {
     made(w, "web", json!({"volumeClaimTemplates": claims()})).await;
     let pod = ready_pod(w, "web-0").await;
