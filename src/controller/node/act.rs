@@ -143,7 +143,11 @@ impl Node<'_> {
             // Not before the end is stored: while that write conflicts, each attempt would send the request to the
             // sidecar again.
             self.scope.prober.settle(&self.scope.key, RequestKind::MarkReady);
-            return Ok(StatusChange::of(self.stored_plan().ok().flatten()));
+            let ended = self.stored_plan().ok().flatten();
+            // An event must not make the node forget when a failed plan is tried again.
+            let retry_at = ended.as_ref().and_then(|plan| plan.retry_at);
+            let next = Next::on_event().at(retry_at, self.now);
+            return Ok(StatusChange { next, ..StatusChange::of(ended) });
         };
         let env = self.cx.env.layer().with(self.scope.clone());
         let env = match self.hook_scope(&plan) {
