@@ -88,8 +88,8 @@ fn failed_promotion_moves_traffic_back_in_one_write() {
         assert!(
             w.events("NodeDeleted").iter().all(|note| note.contains("the promotion of its set was canceled"))
         );
-        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
         w.is_at_rest().await;
+        assert_eq!(w.images(), ["db-0-0 db:1", "db-1-0 db:1"]);
     });
 }
 
