@@ -102,6 +102,7 @@ pub struct Operator {
     stateful_sets: bool,
     drops_managed_fields: bool,
     drain_taints: Option<Vec<String>>,
+    topology_from_nodes: bool,
 }
 
 /// Another controller, which runs while this replica leads.
@@ -143,6 +144,7 @@ impl Operator {
             stateful_sets: false,
             drops_managed_fields: false,
             drain_taints: None,
+            topology_from_nodes: false,
         }
     }
 
@@ -160,6 +162,14 @@ impl Operator {
     #[must_use]
     pub fn drain(mut self, taints: impl IntoIterator<Item = String>) -> Self {
         self.drain_taints = Some(taints.into_iter().collect());
+        self
+    }
+
+    /// Takes the failure domains of pods that have no label of their own from the labels of their machines. Needs the rights
+    /// to read Kubernetes Nodes. Default: false.
+    #[must_use]
+    pub fn topology_from_nodes(mut self, reads: bool) -> Self {
+        self.topology_from_nodes = reads;
         self
     }
 
@@ -357,6 +367,9 @@ impl Operator {
             view.count_requests(self.health.port_metrics());
             if let Some(taints) = &self.drain_taints {
                 view.drain(taints.clone());
+            }
+            if self.topology_from_nodes {
+                view.read_machine_labels();
             }
         }
         self.health.acts_on(all.clone());

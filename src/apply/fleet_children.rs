@@ -286,7 +286,8 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Ve
     let kept = fleet.keeps_claims(&node.meta.name);
     let retention = if kept { ClaimRetention::Retain } else { fleet.claim_retention() };
     let name = &node.meta.name;
-    let watched = live.sidecar.is_some() && (fleet.is_awaited(name) || fleet.is_halting(name));
+    let is_asked = fleet.is_awaited(name) || fleet.is_halting(name) || fleet.needs_role(name, serving);
+    let watched = live.sidecar.is_some() && is_asked;
     ops.extend(spec_ops(live, wanted));
     if live.volume_claim_retention != retention {
         ops.push(PatchOp::set("/spec/volumeClaimRetention", json!(retention)));

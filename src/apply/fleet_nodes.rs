@@ -45,7 +45,8 @@ impl FleetScope {
                 continue;
             }
             let name = NodeName::of(&self.fleet.meta.name, &facts.set, ordinal);
-            let child = ChildFacts::to_be_created(name, ordinal, revision, rendering.hash, restart);
+            let domain = facts.domain_of_missing(ordinal);
+            let child = ChildFacts::to_be_created(name, ordinal, revision, rendering.hash, restart, domain);
             facts.children.push(child.clone());
             new.push(child);
         }

@@ -18,7 +18,7 @@ use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
 use crate::observe::fleet_children::runs_main_container;
 use crate::observe::fleet_facts::describe_remnant;
-use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant};
+use crate::planner::fleet::{ChildFacts, Clause, FleetFacts, Grant, Order};
 use windlass_kube_port::observed::{Meta, ObservedPod};
 use windlass_kube_port::{ClusterError, Key, Kind, LivePod, Selector};
 
@@ -80,7 +80,13 @@ impl FleetScope {
         let live = self.live_pods(children).await?;
         // A pod that was not Ready for a moment has to be Ready for minReadySeconds again.
         let unbroken = self.spec.min_ready_seconds > 0;
+        let last = self.spec.last().filter(|last| !last.pod_labels.is_empty());
         let differs = |child: &&ChildFacts| {
+            let turn =
+                last.map(|last| Order::by_labels(last, self.cached(&self.pod_of(&child.name)).as_deref()));
+            if turn.is_some_and(|turn| turn != child.order) {
+                return true;
+            }
             if child.is_disrupted() {
                 return taken.contains(&child.name.as_str()) && self.is_better(&live, child);
             }

@@ -20,13 +20,13 @@ use crate::planner::fleet::child::{
     ControllerFacts, GrantFacts, HealthFacts, LeaveFacts, PodFacts, RestartFacts,
 };
 use crate::planner::fleet::drain::{Drain, Draining};
-use crate::planner::fleet::{ChildFacts, GrantTime, SidecarFacts};
+use crate::planner::fleet::{ChildFacts, Domain, GrantTime, Order, SidecarFacts};
 use crate::planner::growth::Growth;
 use crate::planner::hooks::has_begun_at;
 use crate::planner::node::decide::{awaited_removal, is_rolling, recipes, removal_of};
 use crate::planner::node::problem::{is_crash, is_of_whole_pod};
 use crate::planner::waits::{self, Wait};
-use windlass_kube_port::observed::{ObservedNode, ObservedPod};
+use windlass_kube_port::observed::{Meta, ObservedNode, ObservedPod};
 use windlass_kube_port::{Key, Kind, LivePod};
 
 /// By how much the clocks of the API server and of Windlass may differ.
@@ -164,7 +164,42 @@ impl FleetScope {
             at_hook: read.at_hook.map(|at| *at),
             sidecar: sidecar_facts(node),
             growth,
+            domain: self.domain(ordinal, &meta.name),
+            order: self.order(node),
         })
+    }
+
+    /// The failure domain of a node.
+    fn domain(&self, ordinal: i32, node: &str) -> Domain {
+        let topology = self.spec.topology();
+        let pod = topology.and_then(|_| self.pod_of_node(node));
+        let found = pod.as_ref().and_then(|pod| self.domain_of_pod(pod));
+        Domain::of(topology, ordinal, pod.as_deref(), found.as_deref())
+    }
+
+    /// The value of the topology's label: a pod's own or, if Nodes are watched, that of its machine.
+    pub(super) fn domain_of_pod(&self, pod: &ObservedPod) -> Option<String> {
+        let key = &self.spec.topology()?.key;
+        let value = |meta: &Meta| meta.label(key).filter(|value| !value.is_empty()).map(str::to_owned);
+        value(&pod.meta).or_else(|| value(&self.view.machines.get(&Key::new("", pod.machine.as_str()))?.meta))
+    }
+
+    fn pod_of_node(&self, node: &str) -> Option<Arc<ObservedPod>> {
+        self.view.pods.get(&Key::new(&self.fleet.meta.namespace, pod_name(node)))
+    }
+
+    /// When a node is updated, by `order`.
+    fn order(&self, node: &ObservedNode) -> Order {
+        match self.spec.last() {
+            None => Order::Any,
+            Some(last) if last.sidecar.is_empty() => {
+                Order::by_labels(last, self.pod_of_node(&node.meta.name).as_deref())
+            }
+            Some(last) => {
+                let said = node.status.sidecar.as_ref().filter(|s| s.pod_uid == node.status.pod_uid);
+                Order::by_role(last, said.map(|said| said.role.as_deref().unwrap_or_default()))
+            }
+        }
     }
 
     /// Whether a node's pod has to be replaced, because its machine is being drained or its volumes grow.

@@ -105,6 +105,7 @@ impl FleetScope {
         SpecFacts {
             replicas: spec.replicas,
             max_unavailable: spec.max_unavailable(),
+            topology: spec.topology().cloned(),
             partition: spec.partition(),
             paused: spec.paused,
             on_stall: spec.update_strategy.on_stall,

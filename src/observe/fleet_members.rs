@@ -84,6 +84,14 @@ impl FleetScope {
         self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == r.entrant)
     }
 
+    /// True if the role that this node's sidecar reports determines when the node is updated.
+    #[must_use]
+    pub(crate) fn needs_role(&self, node: &str, serving: &SetName) -> bool {
+        let is_by_role = self.spec.last().is_some_and(|last| !last.sidecar.is_empty());
+        let is_of_serving = || place_of(&self.fleet.meta.name, node).is_some_and(|(set, _)| set == *serving);
+        is_by_role && self.fleet.status.rollout.is_some() && is_of_serving()
+    }
+
     /// True if the rollout waits for a height on this node: first for any height at all, then for the node to halt at
     /// one.
     #[must_use]

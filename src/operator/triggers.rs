@@ -98,10 +98,10 @@ pub fn start(
     }
 }
 
-/// A watch of machines, if drains are carried out.
+/// A watch of machines, if any of them is read.
 fn machines(client: &Client, view: &Arc<View>) -> Option<BoxStream<'static, Meta>> {
     let api = || Namespaces::All.api(client, view, Kind::Node);
-    view.drains().then(|| watch(api(), None, Kind::Node, view.clone(), |view| &view.machines))
+    view.watches_machines().then(|| watch(api(), None, Kind::Node, view.clone(), |view| &view.machines))
 }
 
 /// Starts a watch of StatefulSetRollouts, of the StatefulSets that Windlass did not create, and of their pods.

@@ -75,6 +75,8 @@ pub struct SidecarReport {
     pub caught_up: bool,
     /// The application's height, if known.
     pub height: Option<i64>,
+    /// The application's role, if known.
+    pub role: Option<String>,
     /// True if it has halted as requested.
     pub halted: bool,
     /// Why it cannot halt, in the sidecar's words; empty if it can.

@@ -178,8 +178,8 @@ impl SidecarConnection<'_> {
 }
 
 fn report(status: &Status) -> SidecarReport {
-    let Status { ready, caught_up, height, halted: _ } = *status;
-    SidecarReport { ready, caught_up, height, ..SidecarReport::default() }
+    let Status { ready, caught_up, height, halted: _, role } = status.clone();
+    SidecarReport { ready, caught_up, height, role, ..SidecarReport::default() }
 }
 
 /// The decoded value of the Secret's key, without surrounding white space.

@@ -75,7 +75,7 @@ impl SidecarClient for FakeSidecars {
     async fn status(&self, url: &str) -> Result<Status, SidecarError> {
         self.pause(url).await?;
         let ready = self.tasks.lock().unwrap().iter().any(|(of, _)| of == url);
-        Ok(Status { ready, caught_up: true, height: Some(7), halted: false })
+        Ok(Status { ready, caught_up: true, height: Some(7), halted: false, role: None })
     }
 
     async fn submit<'a>(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::{Client, Url};
 use serde_json::Value;
 
+use super::args::SidecarArgs;
 use super::exchange::{client, excerpt, exchange};
 
 /// Less than the operator's time-out: a slow application must not make its sidecar look dead.
@@ -15,11 +16,20 @@ pub(super) struct Application {
     http: Client,
     caught_up_url: Option<Url>,
     height_url: Option<Url>,
+    role_url: Option<Url>,
 }
 
+/// The longest role, in bytes: that of a label's value.
+const MAX_ROLE_BYTES: usize = 63;
+
 impl Application {
-    pub(super) fn new(caught_up_url: Option<Url>, height_url: Option<Url>) -> Result<Self, String> {
-        Ok(Self { http: client(TIMEOUT)?, caught_up_url, height_url })
+    pub(super) fn new(args: &SidecarArgs) -> Result<Self, String> {
+        Ok(Self {
+            http: client(TIMEOUT)?,
+            caught_up_url: args.caught_up_url.clone(),
+            height_url: args.height_url.clone(),
+            role_url: args.role_url.clone(),
+        })
     }
 
     pub(super) fn reports_height(&self) -> bool {
@@ -46,6 +56,18 @@ impl Application {
                 format!("the application at {url} answered `{}`, which is not a height", excerpt(&body))
             })
         }))
+    }
+
+    /// The application's role; `None` if it is unknown, or without a URL.
+    pub(super) async fn role(&self) -> Option<String> {
+        let url = self.role_url.as_ref()?;
+        match self.get(url).await {
+            Ok(body) => role_in(&body),
+            Err(sentence) => {
+                tracing::debug!("no role: {sentence}");
+                None
+            }
+        }
     }
 
     async fn get(&self, url: &Url) -> Result<Vec<u8>, String> {
@@ -76,9 +98,33 @@ fn height_in(body: &[u8]) -> Option<i64> {
     height.filter(|height| *height >= 0)
 }
 
+/// A role: a JSON string, `role` of an object, or a bare text.
+fn role_in(body: &[u8]) -> Option<String> {
+    let role = match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => fields.get("role")?.as_str()?.to_owned(),
+        Ok(Value::String(role)) => role,
+        Ok(_) => return None,
+        Err(_) => std::str::from_utf8(body).ok()?.to_owned(),
+    };
+    let role = role.trim();
+    (!role.is_empty() && role.len() <= MAX_ROLE_BYTES && !role.contains(char::is_control))
+        .then(|| role.to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn role_is_a_text_bare_or_in_json() {
+        for text in ["primary", " primary\n", r#""primary""#, r#"{"role": "primary", "lag": 3}"#] {
+            assert_eq!(role_in(text.as_bytes()).as_deref(), Some("primary"), "{text}");
+        }
+        let long = "x".repeat(64);
+        for text in ["", "7", "null", r#"{"role": 7}"#, r#"{"roles": "primary"}"#, "a\nb", &long] {
+            assert_eq!(role_in(text.as_bytes()), None, "{text}");
+        }
+    }
 
     #[test]
     fn success_means_caught_up_unless_the_body_denies_it() {

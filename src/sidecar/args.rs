@@ -15,6 +15,8 @@ pub struct SidecarArgs {
     pub caught_up_url: Option<Url>,
     /// The application's URL that answers with its height: a whole number, or `{"height": n}`.
     pub height_url: Option<Url>,
+    /// The application's URL that answers with its role: a text, or `{"role": "primary"}`.
+    pub role_url: Option<Url>,
     /// A file with the bearer token that requests for tasks must have.
     pub token_file: Option<PathBuf>,
 }

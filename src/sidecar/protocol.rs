@@ -8,7 +8,7 @@ pub const MAX_TASK_ID_BYTES: usize = 253;
 
 /// The answer to `GET /v1/status`. Unknown fields are ignored, and all but `ready` may be missing and then mean "no":
 /// operator and sidecar are upgraded at different times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The node was marked ready since the sidecar started.
@@ -22,6 +22,9 @@ pub struct Status {
     /// The application reached the requested halt height.
     #[serde(default)]
     pub halted: bool,
+    /// The application's role, for example `primary`; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
 }
 
 /// The types of tasks.
@@ -186,7 +189,7 @@ mod tests {
 
     #[test]
     fn wire_format_matches_the_documentation() {
-        let status = Status { ready: true, caught_up: false, height: None, halted: false };
+        let status = Status { ready: true, caught_up: false, height: None, halted: false, role: None };
         assert_eq!(
             serde_json::to_value(status).unwrap(),
             json!({"ready": true, "caughtUp": false, "height": null, "halted": false})
@@ -218,7 +221,10 @@ mod tests {
     fn answers_of_newer_and_older_sidecars_are_readable() {
         let newer = json!({"ready": true, "caughtUp": true, "height": 3, "halted": true, "peers": 9});
         let status: Status = serde_json::from_value(newer).unwrap();
-        assert_eq!(status, Status { ready: true, caught_up: true, height: Some(3), halted: true });
+        assert_eq!(
+            status,
+            Status { ready: true, caught_up: true, height: Some(3), halted: true, role: None }
+        );
         let older: Status = serde_json::from_value(json!({"ready": true})).unwrap();
         assert_eq!(older, Status { ready: true, ..Status::default() });
         let answer: TaskAnswer =

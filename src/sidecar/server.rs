@@ -54,7 +54,7 @@ impl SidecarServer {
         args: &SidecarArgs,
         request_timeout: Duration,
     ) -> Result<Self, String> {
-        let application = Application::new(args.caught_up_url.clone(), args.height_url.clone())?;
+        let application = Application::new(args)?;
         let token = args.token_file.clone().map(TokenFile);
         let memory = Mutex::default();
         Ok(Self { inner: Arc::new(Inner { application, token, request_timeout, memory }) })
@@ -159,10 +159,12 @@ async fn readyz(State(server): State<SidecarServer>) -> (StatusCode, &'static st
 }
 
 async fn status(State(server): State<SidecarServer>) -> Json<Status> {
-    let (caught_up, height) = tokio::join!(server.inner.application.caught_up(), server.refresh_height());
+    let application = &server.inner.application;
+    let (caught_up, role, height) =
+        tokio::join!(application.caught_up(), application.role(), server.refresh_height());
     let memory = server.memory();
     let ready = memory.ready();
-    Json(Status { ready, caught_up: caught_up.unwrap_or(ready), height, halted: memory.halted() })
+    Json(Status { ready, caught_up: caught_up.unwrap_or(ready), height, halted: memory.halted(), role })
 }
 
 async fn submit(

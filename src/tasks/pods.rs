@@ -10,6 +10,7 @@ use crate::engine::{Outcome, TaskContext, TaskError};
 use crate::observe::pods::PodScope;
 use crate::planner::fleet::drain::Drain;
 use crate::planner::fleet::pods::{Mode, PodSet, revision_of};
+use crate::planner::fleet::wave::keeps_for_others;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use windlass_kube_port::observed::ObservedPod;
 use windlass_kube_port::{ClusterError, Kind, Target};
@@ -109,16 +110,12 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
 /// hours
 /// ago.
 async fn keeps(scope: &PodScope, pod: &Pod) -> Result<Option<String>, TaskError> {
-    let (facts, name) = (&pod.facts, &scope.update.name);
-    if !pod.child(scope).is_some_and(|child| child.pod.ready) {
+    let (facts, child) = (&pod.facts, pod.child(scope));
+    if !child.is_some_and(|child| child.pod.ready) {
         return Ok(None);
     }
-    let others = facts.children.iter().filter(|child| child.name != **name);
-    let down = others.filter(|child| !child.pod.available).count() + facts.shutting_down.len();
-    if down >= usize::try_from(facts.spec.max_unavailable).unwrap_or_default() {
-        return Ok(Some(format!(
-            "waiting for other pods to become available: {down} are not, but this pod is"
-        )));
+    if let Some(sentence) = child.and_then(|child| keeps_for_others(facts, child)) {
+        return Ok(Some(sentence));
     }
     Ok(scope.fleet.find_stale_pods(&facts.children, &[]).await?)
 }

@@ -8,6 +8,7 @@ use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::sentence::some_of;
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
 use crate::observe::fleet_scope::FleetScope;
+use crate::planner::fleet::wave::waits_for_turn;
 use crate::planner::fleet::{WAITS_TO_BE_RESUMED, hooks, next_grants, progress};
 
 /// Writes the target revision into the nodes and grants it to them, as the wave allows.
@@ -59,12 +60,11 @@ impl Task for UpdateNodeSpecs {
             .map(|c| c.name.as_str())
             .collect();
         if !ungranted.is_empty() {
-            let disrupted = facts.disrupted();
-            return Ok(Outcome::waiting(format!(
-                "waiting for the wave: {disrupted} of at most {} nodes are disrupted; not updated yet: {}",
-                facts.spec.max_unavailable,
-                some_of(&ungranted)
-            )));
+            let why = match waits_for_turn(&facts, &fleet.rollout_target) {
+                Some(sentence) => sentence,
+                None => format!("waiting for the wave: {}", facts.used_room()),
+            };
+            return Ok(Outcome::waiting(format!("{why}; not updated yet: {}", some_of(&ungranted))));
         }
         if !facts.missing().is_empty() || !facts.conflicts.is_empty() {
             return Ok(Outcome::waiting("waiting for missing nodes to be created"));

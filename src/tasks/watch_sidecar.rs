@@ -69,10 +69,10 @@ pub fn watch(scope: &NodeScope, node: &ObservedNode) -> Watched {
 
 /// The status for an answer.
 fn status_of(said: SidecarReport, pod_uid: &str, spec: &StatefulNodeSpec) -> SidecarStatus {
-    let SidecarReport { ready: _, caught_up, height, halted, refusal } = said;
+    let SidecarReport { ready: _, caught_up, height, role, halted, refusal } = said;
     let halt_task_id = if spec.halt_height > 0 { spec.halt_task_id.clone() } else { String::new() };
     let message = cut(&refusal, MAX_PROBLEM_BYTES);
-    SidecarStatus { pod_uid: pod_uid.to_owned(), caught_up, height, halted, halt_task_id, message }
+    SidecarStatus { pod_uid: pod_uid.to_owned(), caught_up, height, role, halted, halt_task_id, message }
 }
 
 /// The status to write. The height changes all the time: if nothing else has changed, the height that was written last

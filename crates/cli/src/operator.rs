@@ -64,6 +64,10 @@ pub struct OperatorArgs {
     /// A taint that marks a machine as being drained, in place of the default ones; repeatable
     #[arg(long = "drain-taint", value_name = "KEY", requires = "drain", default_values = DRAIN_TAINTS, value_parser = taint)]
     drain_taints: Vec<String>,
+    /// Take the failure domains of pods without a label for `topology.key` from the labels of their machines: needs the
+    /// rights of `deploy/rbac/drain.yaml`
+    #[arg(long)]
+    topology_from_nodes: bool,
     #[command(flatten)]
     extensions: OperatorFlags,
     /// The OpenTelemetry collector for traces of rollouts (OTLP over HTTP), such as `http://collector.monitoring:4318`
@@ -161,6 +165,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     if arguments.drain {
         operator = operator.drain(arguments.drain_taints.clone());
     }
+    operator = operator.topology_from_nodes(arguments.topology_from_nodes);
     let controllers = arguments.extensions.controllers(&arguments.namespaces, &host, hook_rules)?;
     operator = controllers.iter().cloned().fold(operator, Operator::with_controller);
     #[cfg(feature = "otlp")]

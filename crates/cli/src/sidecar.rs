@@ -22,6 +22,10 @@ pub struct SidecarArgs {
     #[arg(long, value_name = "URL", value_parser = application_url)]
     height_url: Option<Url>,
 
+    /// The application's URL that returns its role: a text, or `{"role": "primary"}`
+    #[arg(long, value_name = "URL", value_parser = application_url)]
+    role_url: Option<Url>,
+
     /// A file with the bearer token that requests for tasks must have
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -33,9 +37,9 @@ fn application_url(text: &str) -> Result<Url, String> {
 
 /// Serves the sidecar's protocol until SIGTERM or SIGINT.
 pub async fn run(arguments: SidecarArgs) -> Result<(), String> {
-    let SidecarArgs { bind, caught_up_url, height_url, token_file } = arguments;
-    windlass::sidecar::run(windlass::sidecar::SidecarArgs { bind, caught_up_url, height_url, token_file })
-        .await
+    let SidecarArgs { bind, caught_up_url, height_url, role_url, token_file } = arguments;
+    let arguments = windlass::sidecar::SidecarArgs { bind, caught_up_url, height_url, role_url, token_file };
+    windlass::sidecar::run(arguments).await
 }
 
 #[cfg(test)]

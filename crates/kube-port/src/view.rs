@@ -65,6 +65,8 @@ pub struct View {
     doubts: Mutex<Doubts>,
     /// The taints of machines that are being drained; unset if drains are not carried out.
     drain_taints: OnceLock<Vec<String>>,
+    /// Set if the labels of machines are read.
+    machine_labels: OnceLock<()>,
     /// True if it is about StatefulSets that Windlass did not create.
     is_of_rollouts: bool,
 }
@@ -107,10 +109,15 @@ impl View {
         let _ = self.drain_taints.set(taints);
     }
 
-    /// True if drains are carried out.
+    /// Reads the labels of machines, from which the failure domains of pods follow.
+    pub fn read_machine_labels(&self) {
+        let _ = self.machine_labels.set(());
+    }
+
+    /// True if machines are watched.
     #[must_use]
-    pub fn drains(&self) -> bool {
-        self.drain_taints.get().is_some()
+    pub fn watches_machines(&self) -> bool {
+        self.drain_taints.get().is_some() || self.machine_labels.get().is_some()
     }
 
     /// The machines that are being drained.
@@ -125,7 +132,7 @@ impl View {
 
     /// True if the machines are listed, not wanted, or not allowed to be listed.
     fn has_machines(&self) -> bool {
-        !self.drains() || self.machines.is_ready() || self.freshness.is_refused(Kind::Node)
+        !self.watches_machines() || self.machines.is_ready() || self.freshness.is_refused(Kind::Node)
     }
 
     /// True if the first list of every kind is complete. The list of events may also be unavailable.

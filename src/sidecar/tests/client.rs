@@ -52,7 +52,7 @@ async fn client_and_server_understand_each_other() {
     client.submit(url, &TaskRequest::halt_at_height("a1-1", 42), None).await.unwrap();
     assert_eq!(client.task(url, "a1-1").await.unwrap().unwrap().state, TaskState::Running);
     application.now_says("42");
-    let status = Status { ready: true, caught_up: true, height: Some(42), halted: true };
+    let status = Status { ready: true, caught_up: true, height: Some(42), halted: true, role: None };
     assert_eq!(client.status(url).await, Ok(status));
 
     let refused = client.submit(url, &TaskRequest::mark_ready("a1-1"), None).await.unwrap_err();

@@ -32,6 +32,7 @@ fn args() -> SidecarArgs {
         bind: SocketAddr::from(([127, 0, 0, 1], 0)),
         caught_up_url: None,
         height_url: None,
+        role_url: None,
         token_file: None,
     }
 }

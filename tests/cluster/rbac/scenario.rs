@@ -105,6 +105,7 @@ async fn token(world: &World) {
         bind: listener.local_addr().expect("an address"),
         caught_up_url: None,
         height_url: None,
+        role_url: None,
         token_file: None,
     };
     let sidecar = SidecarServer::new(&arguments).expect("a sidecar");

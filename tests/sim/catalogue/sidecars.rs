@@ -140,7 +140,7 @@ impl SidecarClient for Sidecars {
         Ok(self.with(|state| {
             let ready = state.ready.contains(&host) || state.claimed.contains(&host);
             let (height, halted) = state.height(&host);
-            Status { ready, caught_up: ready, height: Some(height), halted }
+            Status { ready, caught_up: ready, height: Some(height), halted, role: None }
         }))
     }
 

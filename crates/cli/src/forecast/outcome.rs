@@ -14,6 +14,7 @@ use windlass_core::api::{NodeDeploymentSpec, Promotion, RolloutHash, SetName, St
 use windlass_core::planner::fleet::Start;
 use windlass_core::planner::fleet::forecast::{self, Action};
 use windlass_core::planner::fleet::status::short;
+use windlass_core::planner::fleet::topology::limit_at_once;
 use windlass_core::planner::fleet::{FleetDecision, FleetFacts, FleetKind, Strategy};
 use windlass_engine::Plan;
 use windlass_kube_port::Kind;
@@ -39,6 +40,37 @@ pub struct Move {
     /// The revision that it is to run; empty if it is removed.
     #[serde(skip)]
     pub revision: String,
+    /// Its failure domain, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    /// True if it is updated last, by `order.last`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
+}
+
+impl MoveWave {
+    /// When its nodes move, and in which domain if that is the same for all of them.
+    #[must_use]
+    pub fn title(&self) -> String {
+        match self.domain() {
+            Some(domain) => format!("{} ({domain})", self.when),
+            None => self.when.clone(),
+        }
+    }
+
+    fn domain(&self) -> Option<&str> {
+        let first = self.nodes.first()?.domain.as_deref()?;
+        self.nodes.iter().all(|node| node.domain.as_deref() == Some(first)).then_some(first)
+    }
+
+    /// What to say of a node besides its name: its domain unless the title has it, and that it is updated last.
+    #[must_use]
+    pub fn remark(&self, node: &Move) -> Option<String> {
+        let domain = node.domain.as_deref().filter(|_| self.domain().is_none());
+        let last = node.last.then_some("updated last");
+        let words: Vec<&str> = domain.into_iter().chain(last).collect();
+        (!words.is_empty()).then(|| format!("({})", words.join(", ")))
+    }
 }
 
 /// Nodes that move at the same time, in order.
@@ -129,8 +161,10 @@ pub struct Forecast {
     /// The takeover by another set, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub takes_over: Option<Takeover>,
-    /// The most nodes that may be disrupted at once.
+    /// The most nodes that may be disrupted at once. With a topology, `limit` applies.
     pub max_unavailable: i32,
+    /// How many nodes may be unavailable at once, in words.
+    pub limit: String,
     /// The nodes in order.
     pub waves: Vec<MoveWave>,
     /// What the change would wait for now, in sentences.
@@ -154,6 +188,8 @@ fn move_wave(when: String, wave: forecast::Wave) -> MoveWave {
         name: turn.name.into(),
         action: turn.action,
         revision: turn.revision.map(String::from).unwrap_or_default(),
+        domain: turn.domain,
+        last: turn.is_last,
     });
     MoveWave { when, nodes: nodes.collect() }
 }
@@ -238,6 +274,7 @@ impl Forecast {
             set: None,
             takes_over: None,
             max_unavailable: 1,
+            limit: limit_at_once(None, 1),
             waves: Vec::new(),
             waits: Vec::new(),
             about_seconds: None,
@@ -275,13 +312,19 @@ impl Forecast {
         if let Ok(spec) = &after.spec {
             forecast.target = of_target(old, spec);
             forecast.at_once = at_once(old, spec);
-            forecast.max_unavailable = spec.max_unavailable();
+            forecast.limit_to(spec);
         }
         forecast.is_new = before.is_none();
         if forecast.is_new || !forecast.target.is_empty() || !forecast.at_once.is_empty() {
             forecast.outcome = Outcome::Changes;
         }
         forecast
+    }
+
+    /// Records how many nodes may be unavailable at once.
+    pub(super) fn limit_to(&mut self, spec: &NodeDeploymentSpec) {
+        self.max_unavailable = spec.max_unavailable();
+        self.limit = limit_at_once(spec.topology(), self.max_unavailable);
     }
 
     pub(super) fn refuse(&mut self, sentence: String) {

@@ -8,7 +8,7 @@ fn waves(of: &[&str]) -> Vec<MoveWave> {
             "~" => Action::Update,
             _ => Action::Remove,
         };
-        Move { name: word[1..].to_owned(), action, revision: "new".to_owned() }
+        Move { name: word[1..].to_owned(), action, revision: "new".to_owned(), domain: None, last: false }
     };
     let wave = |words: &&str| MoveWave {
         when: "then".to_owned(),

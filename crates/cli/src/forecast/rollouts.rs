@@ -65,7 +65,9 @@ pub async fn forecast_rollout(
         forecast.refuse(new.spec.as_ref().err().cloned().unwrap_or_default());
         return Ok(forecast);
     };
-    forecast.max_unavailable = scope.spec.max_unavailable();
+    forecast.limit_to(&scope.spec);
+    let status = old.as_ref().map(|old| &old.status.rollout);
+    forecast.unread.extend(sight.read_domains(client, scope.spec.topology(), status).await);
     let has_hooks = !scope.spec.update_strategy.hooks.is_empty();
     let is_known = sight.has_read(Kind::StatefulSet) && sight.has_read(Kind::Pod);
     let hash_before = was.as_ref().map(|was| was.scope.requested());

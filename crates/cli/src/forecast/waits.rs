@@ -64,7 +64,10 @@ impl Forecast {
         };
         if !out.is_empty() && takes_places && (begins || is_held || !self.waves.is_empty()) {
             let names = windlass_engine::sentence::some_of(&out);
-            waits.push(format!("{names}: unavailable now, of at most {}", facts.spec.max_unavailable));
+            waits.push(match facts.spec.topology {
+                None => format!("{names}: unavailable now, of at most {}", facts.spec.max_unavailable),
+                Some(_) => format!("{names}: unavailable now; nodes may be {}", facts.limit_at_once()),
+            });
         }
         if !out.is_empty()
             && self.waves.is_empty()

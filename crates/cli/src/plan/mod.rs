@@ -16,7 +16,7 @@ use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected, Target};
 use super::text::{Line, Terminal, mapped};
 use crate::extension::STATEFUL_SETS;
-use crate::forecast::{Action, Change, Forecast, Outcome, forecast, forecast_rollout};
+use crate::forecast::{Action, Change, Forecast, Move, Outcome, forecast, forecast_rollout};
 use crate::report::{about, quoted};
 use windlass_core::api::names::GROUP;
 
@@ -334,9 +334,12 @@ fn order(forecast: &Forecast) -> Vec<String> {
             Action::Adopt => "=",
             Action::Update => "",
         };
-        let names: Vec<String> =
-            wave.nodes.iter().map(|node| format!("{}{}", sign(node.action), node.name)).collect();
-        texts.push(format!("{}: {}", wave.when, names.join(" ")));
+        let name = |node: &Move| {
+            let remark = wave.remark(node).map(|remark| format!(" {remark}")).unwrap_or_default();
+            format!("{}{}{remark}", sign(node.action), node.name)
+        };
+        let names: Vec<String> = wave.nodes.iter().map(name).collect();
+        texts.push(format!("{}: {}", wave.title(), names.join(" ")));
     }
     if texts.is_empty() {
         return texts;
@@ -356,16 +359,14 @@ fn order(forecast: &Forecast) -> Vec<String> {
     let waves = forecast.waves.iter();
     let updates = waves.map(|wave| wave.nodes.iter().filter(|node| node.action == Action::Update).count());
     let widest = updates.max().unwrap_or_default() as i64;
+    let has_domains = forecast.waves.iter().flat_map(|wave| &wave.nodes).any(|node| node.domain.is_some());
     let most = if forecast.set.is_some() || forecast.takes_over.is_some() || widest == 0 {
         String::new()
-    } else if widest > i64::from(forecast.max_unavailable) {
+    } else if widest > i64::from(forecast.max_unavailable) && !has_domains {
         // Nodes whose main containers do not run move whatever the others do.
-        format!(
-            "of nodes whose main container runs, at most {} unavailable at once; ",
-            forecast.max_unavailable
-        )
+        format!("of nodes whose main container runs, {}; ", forecast.limit)
     } else {
-        format!("at most {} unavailable at once; ", forecast.max_unavailable)
+        format!("{}; ", forecast.limit)
     };
     texts.push(format!("{most}{time}"));
     texts

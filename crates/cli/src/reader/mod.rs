@@ -18,8 +18,10 @@ use serde_json::Value;
 use crate::extension::is_installed;
 use crate::report::Seen;
 use windlass_clock::monotonic;
+use windlass_core::api::conditions::{self, TOPOLOGY_KNOWN};
 use windlass_core::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER};
-use windlass_kube_port::observed::{Meta, ObservedFleet};
+use windlass_core::api::{NodeDeploymentStatus, Topology};
+use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedPod};
 use windlass_kube_port::raw::RawObject;
 use windlass_kube_port::watch::{self, Namespaces};
 use windlass_kube_port::{Key, Kind, View};
@@ -143,6 +145,33 @@ impl Sight {
         }
         sight.read_of_rollouts(client, scope, Kind::Pod).await;
         Some(sight)
+    }
+
+    /// Reads the machines if the domains of pods follow from them: pods have no label of their own, and the operator has not
+    /// said that it does not read machines. Returns a remark about that.
+    pub async fn read_domains(
+        &self,
+        client: &Client,
+        topology: Option<&Topology>,
+        status: Option<&NodeDeploymentStatus>,
+    ) -> Option<String> {
+        let key = &topology?.key;
+        let is_unlabelled = |pod: &ObservedPod| !pod.machine.is_empty() && pod.meta.label(key).is_none();
+        let unlabelled = self.view.pods.list_all(is_unlabelled);
+        let said = status.and_then(|status| conditions::find(&status.conditions, TOPOLOGY_KNOWN));
+        if unlabelled.is_empty() || said.is_some() {
+            return None;
+        }
+        let listed = list(client, &Namespaces::All, Kind::Node, ListParams::default(), &self.view).await;
+        Some(match listed {
+            Ok(()) => format!(
+                "pods have no label {key}: their domains are those of their machines, if the operator runs with \
+                 --topology-from-nodes"
+            ),
+            Err(error) => {
+                format!("pods have no label {key}, and their domains are {}", left_out(Kind::Node, &error))
+            }
+        })
     }
 
     async fn read_of_rollouts(&mut self, client: &Client, scope: &Namespaces, kind: Kind) {

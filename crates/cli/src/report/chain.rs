@@ -11,10 +11,11 @@ use super::stateful_sets::not_held;
 use super::{FleetReport, Health, Seen, SeenPod, SeenStatefulSets, StatefulSetsReport, TaskReport, Verdict};
 use windlass_core::api::at_hook::message_of;
 use windlass_core::api::conditions::{
-    self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, Truth, UP_TO_DATE,
+    self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, TOPOLOGY_KNOWN, Truth, UP_TO_DATE,
 };
 use windlass_core::api::{Condition, HookState, RawPlan, Reason, Stage, StatefulSetStatus, TaskType};
 use windlass_core::planner::fleet::drain::has_to_leave;
+use windlass_core::planner::fleet::topology::limit_at_once;
 use windlass_core::planner::node::decide::recipes::GROW_CLAIMS;
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::{Plan, TaskState};
@@ -173,10 +174,13 @@ impl Chain {
         if is_moving || pod.meta.terminating || !has_to_leave(message, &node.meta.name, machine) {
             return;
         }
-        let most = fleet.spec.as_ref().map_or(1, |spec| spec.max_unavailable());
+        let limit = fleet
+            .spec
+            .as_ref()
+            .map(|spec| limit_at_once(spec.topology(), spec.max_unavailable()))
+            .unwrap_or_default();
         let says = format!(
-            "its pod has to leave machine {machine}, which is being drained; it waits for room in the wave: at most \
-             {most} unavailable at once"
+            "its pod has to leave machine {machine}, which is being drained; it waits for room in the wave: {limit}"
         );
         self.add(1, format!("NodeDeployment {}", fleet.meta.name), says, None);
     }
@@ -571,7 +575,7 @@ pub fn unhealthy_conditions(conditions: &[Condition]) -> Vec<&Condition> {
             c.status == Truth::True.as_ref()
                 && (c.message.is_empty() || !conditions.iter().any(|other| has_message(other, &c.message)))
         }
-        READY | DISRUPTION_BUDGET_READY => c.status == Truth::False.as_ref(),
+        READY | DISRUPTION_BUDGET_READY | TOPOLOGY_KNOWN => c.status == Truth::False.as_ref(),
         _ => false,
     };
     conditions.iter().filter(explains).collect()

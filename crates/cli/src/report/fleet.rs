@@ -8,7 +8,7 @@ use super::node::{self, Goal};
 use super::requests::not_begun;
 use super::{Health, NodeReport, Seen, age, node_seconds};
 use windlass_core::api::conditions::{
-    self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, Truth, UP_TO_DATE,
+    self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, TOPOLOGY_KNOWN, Truth, UP_TO_DATE,
 };
 use windlass_core::api::names::ANNOTATION_LAST_REQUEST;
 use windlass_core::api::{
@@ -374,10 +374,11 @@ fn said_besides(seen: &Seen, waiting_for: &str) -> Vec<String> {
         return Vec::new();
     };
     let remarks = requests::remarks(&fleet.meta, spec, &fleet.status);
-    let budget = conditions::find(&fleet.status.conditions, DISRUPTION_BUDGET_READY);
-    let budget = budget.map(|budget| budget.message.clone());
+    let besides = [DISRUPTION_BUDGET_READY, TOPOLOGY_KNOWN];
+    let besides = besides.iter().filter_map(|of| conditions::find(&fleet.status.conditions, of));
+    let besides = besides.map(|condition| condition.message.clone());
     let waits = waits_besides(&fleet.status, waiting_for);
-    remarks.into_iter().map(|remark| remark.sentence).chain(budget).chain(waits).collect()
+    remarks.into_iter().map(|remark| remark.sentence).chain(besides).chain(waits).collect()
 }
 
 /// The sentences of the condition Reconciling that this text does not contain. During a rollout, only that condition
@@ -412,7 +413,9 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
     let held = spec.map_or(0, NodeDeploymentSpec::partition);
     let to_move = (counts.total - held).max(0);
     let most = spec.map_or(1, NodeDeploymentSpec::max_unavailable);
-    let wave = (in_place && to_move > 0).then(|| {
+    // The waves of a fleet with a topology follow from its domains.
+    let counts_waves = in_place && to_move > 0 && spec.is_none_or(|spec| spec.topology().is_none());
+    let wave = counts_waves.then(|| {
         let of = (to_move + most - 1) / most;
         // A wave is over once its nodes serve; without read access to pods, once they run the target.
         let serve = nodes.iter().filter(|node| node.health == Health::Serving).count();

@@ -23,6 +23,9 @@ pub const HELD: &str = "Held";
 /// Condition type of a fleet: its PodDisruptionBudget is as desired. Present only while it is not.
 pub const DISRUPTION_BUDGET_READY: &str = "DisruptionBudgetReady";
 
+/// Condition type of a fleet: the failure domain of each node is known. Present only while it is not.
+pub const TOPOLOGY_KNOWN: &str = "TopologyKnown";
+
 /// Condition type: kstatus interprets `True` as failed.
 pub const STALLED: &str = "Stalled";
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 pub use super::condition_types::{
     DISRUPTION_BUDGET_READY, HELD, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS,
-    SIDECAR_READY, STALLED, Truth, UP_TO_DATE,
+    SIDECAR_READY, STALLED, TOPOLOGY_KNOWN, Truth, UP_TO_DATE,
 };
 use crate::engine::sentence::cut;
 

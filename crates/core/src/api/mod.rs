@@ -29,6 +29,7 @@ pub mod stateful_set_rollout;
 mod stateful_set_rules;
 pub mod status;
 mod task_type;
+mod topology;
 
 pub use at_hook::AtHook;
 pub use built_for::BuiltFor;
@@ -66,5 +67,6 @@ pub use status::{
     RequestedRollback, RetiringSet, SameContent,
 };
 pub use task_type::TaskType;
+pub use topology::{LastNodes, Topology, UpdateOrder};
 
 pub use crate::engine::PlanId;

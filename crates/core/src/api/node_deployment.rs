@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policies::{DeletionPolicy, DisruptionBudget};
-use super::{BuildId, Hook, NodeDeploymentStatus, Port, StatefulNodeSpec};
+use super::{BuildId, Hook, LastNodes, NodeDeploymentStatus, Port, StatefulNodeSpec, Topology, UpdateOrder};
 
 /// The desired state of a fleet: its nodes, and how a change to them rolls out.
 #[allow(clippy::duplicated_attributes, reason = "printer columns have fields of the same name")]
@@ -213,6 +213,12 @@ pub struct InPlaceStrategy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::steps")]
     pub steps: Vec<IntOrString>,
+    /// topology keeps unavailable nodes within few failure domains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
+    /// order determines which nodes are updated last. Nodes that are unavailable are always updated first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<UpdateOrder>,
 }
 
 /// The settings of the strategy BlueGreen.
@@ -281,6 +287,18 @@ impl NodeDeploymentSpec {
             None => 1,
         };
         wanted.max(1)
+    }
+
+    /// The failure domains of the nodes, if it says something about them.
+    #[must_use]
+    pub fn topology(&self) -> Option<&Topology> {
+        self.update_strategy.in_place.as_ref()?.topology.as_ref()
+    }
+
+    /// The nodes that are updated last, if any are.
+    #[must_use]
+    pub fn last(&self) -> Option<&LastNodes> {
+        self.update_strategy.in_place.as_ref()?.order.as_ref()?.last.as_ref()
     }
 
     /// The number of seconds for which the old nodes are kept after a promotion.

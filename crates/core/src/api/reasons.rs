@@ -5,7 +5,7 @@ use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
 use super::condition_types::{
     DISRUPTION_BUDGET_READY, HELD, NODE_UPDATE_IN_PROGRESS, READY, RECONCILING, ROLLOUT_IN_PROGRESS,
-    SIDECAR_READY, STALLED, Truth, UP_TO_DATE,
+    SIDECAR_READY, STALLED, TOPOLOGY_KNOWN, Truth, UP_TO_DATE,
 };
 
 /// The reason for a condition's status, for an event, or for a node that has not converged.
@@ -85,6 +85,7 @@ pub enum Reason {
     StatefulSetMissing,
     NameTaken,
     BudgetsOverlap,
+    LabelMissing,
     Rejected,
 }
 
@@ -166,6 +167,7 @@ pub const OF_FLEETS: &[Reasons] = &[
     (RECONCILING, Truth::True, &[Reason::Progressing]),
     (RECONCILING, Truth::False, &[Reason::Settled]),
     (DISRUPTION_BUDGET_READY, Truth::False, &[Reason::NameTaken, Reason::BudgetsOverlap, Reason::Rejected]),
+    (TOPOLOGY_KNOWN, Truth::False, &[Reason::LabelMissing]),
 ];
 
 /// The conditions that only a StatefulSetRollout has. Its other conditions are those of a fleet.

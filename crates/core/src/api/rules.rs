@@ -86,6 +86,18 @@ const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change if nodes are updat
      resources.requests.storage may grow: a node keeps the volumes that it was created with. For other claims, create a \
      new NodeDeployment";
 
+/// A label key.
+pub(super) const IS_LABEL_KEY: &str =
+    "self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')";
+pub(super) const LABEL_KEY: &str =
+    "topology.key has to be the key of a label, for example topology.kubernetes.io/zone";
+
+/// Nodes that are updated last are selected in one way.
+pub(super) const SELECTS_LAST: &str =
+    "(has(self.podLabels) && size(self.podLabels) > 0) != (has(self.sidecar) && self.sidecar != '')";
+pub(super) const LAST: &str =
+    "order.last needs either podLabels or sidecar, but not both: set one of them and remove the other";
+
 /// `RESERVED_LABELS` as a list in CEL.
 macro_rules! reserved_labels {
     () => {
@@ -274,6 +286,22 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         PERCENTAGES_ASCEND,
         "inPlace.steps have to ascend: sort the percentages",
     ),
+    Rule::new("spec.updateStrategy.inPlace.topology.key", IS_LABEL_KEY, LABEL_KEY),
+    Rule::new(
+        "spec.updateStrategy.inPlace.topology.maxUnavailable",
+        IS_SHARE,
+        "topology.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%",
+    ),
+    Rule::new("spec.updateStrategy.inPlace.order.last", SELECTS_LAST, LAST).class(Reason::Required),
+    Rule::new(
+        "spec",
+        "!has(self.updateStrategy) || !has(self.updateStrategy.inPlace) || !has(self.updateStrategy.inPlace.order) \
+         || !has(self.updateStrategy.inPlace.order.last) || !has(self.updateStrategy.inPlace.order.last.sidecar) \
+         || self.updateStrategy.inPlace.order.last.sidecar == '' || !has(self.template) || !has(self.template.spec) \
+         || has(self.template.spec.sidecar)",
+        "order.last.sidecar needs template.spec.sidecar, which reports the role: add a sidecar, or use order.last.podLabels",
+    )
+    .on("updateStrategy.inPlace.order.last.sidecar"),
     Rule::new(
         "spec.updateStrategy",
         "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') \

@@ -189,6 +189,20 @@ pub(super) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63, "default": 1})
 }
 
+/// A number of nodes or a percentage, without a default.
+pub(super) fn share(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63})
+}
+
+/// Labels of pods.
+pub(super) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": 8,
+        "additionalProperties": {"type": "string", "maxLength": 63}
+    })
+}
+
 /// The steps of a rollout: each a number of nodes or a percentage.
 pub(super) fn steps(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

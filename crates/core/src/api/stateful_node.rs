@@ -345,6 +345,9 @@ pub struct SidecarStatus {
     /// first height that the sidecar reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub height: Option<i64>,
+    /// The application's role, for example `primary`; absent while it is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
     /// True if the application has halted at the requested height.
     pub halted: bool,
     /// The task ID of the request to halt.

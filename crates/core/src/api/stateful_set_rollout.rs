@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::PodMove;
 use super::node_deployment::{InPlaceStrategy, NodeDeploymentSpec, UpdateStrategy};
 use super::stateful_node::default_deadline;
-use super::{Hook, NodeDeploymentStatus, OnStall, RawPlan};
+use super::{Hook, NodeDeploymentStatus, OnStall, RawPlan, Topology, UpdateOrder};
 
 /// The maximum number of StatefulSets that one object may select.
 pub const MAX_STATEFUL_SETS: usize = 50;
@@ -92,6 +92,12 @@ pub struct StatefulSetStrategy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "super::schema::steps")]
     pub steps: Vec<IntOrString>,
+    /// topology keeps unavailable pods within few failure domains.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
+    /// order determines which pods are updated last. Pods that are unavailable are always updated first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<UpdateOrder>,
     /// hooks lists user-defined steps at BeforeRollout, BeforeNode, AfterNode, AfterStep and AfterRollout; at most 16.
     /// A change takes effect at once and starts no rollout.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -114,6 +120,8 @@ impl Default for StatefulSetStrategy {
             max_unavailable: None,
             groups: Groups::default(),
             steps: Vec::new(),
+            topology: None,
+            order: None,
             hooks: Vec::new(),
             progress_deadline_seconds: default_deadline(),
             on_stall: OnStall::default(),
@@ -206,6 +214,8 @@ impl StatefulSetRolloutSpec {
             max_unavailable,
             groups: _,
             steps,
+            topology,
+            order,
             hooks,
             progress_deadline_seconds,
             on_stall,
@@ -215,7 +225,7 @@ impl StatefulSetRolloutSpec {
             paused: self.paused,
             update_strategy: UpdateStrategy {
                 type_: "InPlace".to_owned(),
-                in_place: Some(InPlaceStrategy { max_unavailable, partition: 0, steps }),
+                in_place: Some(InPlaceStrategy { max_unavailable, partition: 0, steps, topology, order }),
                 progress_deadline_seconds,
                 on_stall,
                 hooks,

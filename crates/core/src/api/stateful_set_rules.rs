@@ -2,7 +2,8 @@
 
 use super::rules::{
     COUNTS_ASCEND, HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE, HOOK_NAME, HOOK_NAMES_DIFFER,
-    IS_HOOK_NAME, IS_SHARE, ONE_ACTION, PERCENTAGES_ASCEND, Reason, Rule,
+    IS_HOOK_NAME, IS_LABEL_KEY, IS_SHARE, LABEL_KEY, LAST, ONE_ACTION, PERCENTAGES_ASCEND, Reason, Rule,
+    SELECTS_LAST,
 };
 
 /// The rules of a StatefulSetRollout.
@@ -42,6 +43,20 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
         PERCENTAGES_ASCEND,
         "strategy.steps have to ascend: sort the percentages",
     ),
+    Rule::new("spec.strategy.topology.key", IS_LABEL_KEY, LABEL_KEY),
+    Rule::new(
+        "spec.strategy.topology.maxUnavailable",
+        IS_SHARE,
+        "topology.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%",
+    ),
+    Rule::new("spec.strategy.order.last", SELECTS_LAST, LAST).class(Reason::Required),
+    Rule::new(
+        "spec.strategy.order.last",
+        "!has(self.sidecar) || self.sidecar == ''",
+        "order.last.sidecar is not possible in a StatefulSetRollout, whose pods have no sidecar of Windlass: use \
+         order.last.podLabels",
+    )
+    .on("sidecar"),
     Rule::new(
         "spec.strategy.hooks",
         "self.all(h, !has(h.at) || !(h.at in ['BeforePromotion', 'AfterPromotion', 'BeforeRemove']))",

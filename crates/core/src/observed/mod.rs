@@ -602,6 +602,7 @@ observed! {
             uid: meta.uid,
             resource_version: meta.resource_version,
             terminating: meta.terminating,
+            labels: meta.labels,
             ..Meta::default()
         },
         unschedulable: object.spec.unschedulable,

@@ -106,7 +106,7 @@ impl SidecarClient for Applications {
             let halted = halts.is_some_and(|h| h.values().any(|height| played.height >= *height));
             let ready = played.ready.contains(&host);
             let height = (!played.without_height.contains(&host)).then_some(played.height);
-            Status { ready, caught_up: played.caught_up, height, halted }
+            Status { ready, caught_up: played.caught_up, height, halted, role: None }
         }))
     }
 

@@ -277,11 +277,12 @@ pub(super) fn forecast(forecast: &Forecast) -> Markup {
             @if !forecast.waves.is_empty() {
                 dl.waves {
                     @for wave in forecast.waves.iter().take(WAVES) {
-                        dt { (wave.when) }
+                        dt { (wave.title()) }
                         dd {
                             @for node in wave.nodes.iter().take(NAMES) {
                                 @let (sign, words) = sign(node.action);
                                 span.node { (sign) (node.name) (screen_reader_text(words)) } " "
+                                @if let Some(remark) = wave.remark(node) { span.dim { (remark) } " " }
                             }
                             @if wave.nodes.len() > NAMES { span.dim { "and " (wave.nodes.len() - NAMES) " more" } }
                         }

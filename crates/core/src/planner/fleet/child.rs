@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::drain::Drain;
+use super::topology::{Domain, Order};
 use crate::api::{AtHook, GrantId, NodeName, PodTemplateHash, Problem, RestartTime, RolloutHash, TaskId};
 use crate::planner::growth::Growth;
 use crate::planner::waits::Wait;
@@ -39,6 +40,10 @@ pub struct ChildFacts {
     pub at_hook: Option<AtHook>,
     /// What is left to do until its claims have the desired sizes.
     pub growth: Growth,
+    /// Its failure domain.
+    pub domain: Domain,
+    /// When it is updated, by `order`.
+    pub order: Order,
 }
 
 /// How far a node is with leaving its fleet.
@@ -172,6 +177,7 @@ impl ChildFacts {
         revision: RolloutHash,
         granted: PodTemplateHash,
         restart: Option<RestartTime>,
+        domain: Domain,
     ) -> Self {
         ChildFacts {
             name,
@@ -188,6 +194,8 @@ impl ChildFacts {
             sidecar: None,
             at_hook: None,
             growth: Growth::Done,
+            domain,
+            order: Order::Any,
         }
     }
 

@@ -179,11 +179,10 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
             let stays = stays || facts.group_of(child).is_some_and(|group| facts.has_plan_in(group));
             let waits = stays || (serves && facts.awaits_lower(child));
             // A new pod repairs nothing here, so a node whose main container runs needs room like one that serves.
-            let others = used.disrupted - i32::from(child.counts_as_disrupted());
             let has_room = if is_down {
                 used.clause_for(facts, child, target, true).is_some()
             } else {
-                others < facts.spec.max_unavailable
+                used.has_room(facts, child)
             };
             if waits || !has_room {
                 continue;
@@ -237,20 +236,18 @@ pub fn has_to_leave(message: &str, node: &str, machine: &str) -> bool {
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
     let (left, restarts): (Vec<(&ChildFacts, &PodMove)>, Vec<_>) =
         left(facts).partition(|(_, pod)| !pod.node_name.is_empty());
-    let most = facts.spec.max_unavailable;
+    let most = facts.limit_at_once();
     if !left.is_empty() {
         let names: Vec<&str> = left.iter().map(|(child, _)| child.name.as_str()).collect();
         let machines: BTreeSet<&str> = left.iter().map(|(_, pod)| pod.node_name.as_str()).collect();
         let machines: Vec<&str> = machines.into_iter().collect();
         let (names, machines) = (of_names(&names), of_machines(&machines));
-        return Some(format!("{names}{LEAVE}{machines} being drained, at most {most} unavailable at once"));
+        return Some(format!("{names}{LEAVE}{machines} being drained, {most}"));
     }
     if !restarts.is_empty() {
         let names: Vec<&str> = restarts.iter().map(|(child, _)| child.name.as_str()).collect();
         let names = of_names(&names);
-        return Some(format!(
-            "{names} to be restarted to grow file systems, at most {most} unavailable at once"
-        ));
+        return Some(format!("{names} to be restarted to grow file systems, {most}"));
     }
     facts.wanted().find_map(|child| {
         let Drain::Returned(pod) = &child.pod.drain else { return None };

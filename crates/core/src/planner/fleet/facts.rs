@@ -12,7 +12,7 @@ use super::sets::{SetFacts, SetRollout};
 use super::state::{Flight, NodeState};
 use crate::api::{
     AtHook, BuildId, Ending, Groups, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion,
-    Rejected, RestartTime, RolloutHash, SetName,
+    Rejected, RestartTime, RolloutHash, SetName, Topology,
 };
 use crate::engine::Plan;
 use crate::planner::waits::Wait;
@@ -108,6 +108,8 @@ pub struct SpecFacts {
     pub replicas: i32,
     /// How many nodes may be disrupted at once.
     pub max_unavailable: i32,
+    /// `inPlace.topology`.
+    pub topology: Option<Topology>,
     /// Ordinals below it keep the current revision.
     pub partition: i32,
     /// `spec.paused`.

@@ -11,6 +11,7 @@ use super::create::creation_revision;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::leave;
+use super::topology::Order;
 use super::wave::next_grants;
 
 /// What is done to a node.
@@ -36,6 +37,16 @@ pub struct Turn {
     pub action: Action,
     /// The rollout hash of the revision in its spec after that; `None` if it is removed.
     pub revision: Option<RolloutHash>,
+    /// Its failure domain, if it is known.
+    pub domain: Option<String>,
+    /// True if it is updated last.
+    pub is_last: bool,
+}
+
+impl Turn {
+    fn of(name: &NodeName, action: Action, revision: Option<RolloutHash>) -> Self {
+        Self { name: name.clone(), action, revision, domain: None, is_last: false }
+    }
 }
 
 /// The changes that happen at the same time, in the order in which they begin.
@@ -95,7 +106,7 @@ pub fn entrants(fleet: &str, set: &SetName, facts: &FleetFacts, target: &Rollout
             Some(child) if child.spec_hash != *target => Action::Update,
             Some(_) => return None,
         };
-        Some(Turn { name, action, revision: Some(target.clone()) })
+        Some(Turn::of(&name, action, Some(target.clone())))
     };
     (0..facts.spec.replicas).filter_map(turn).collect()
 }
@@ -109,7 +120,7 @@ pub fn incumbents(facts: &FleetFacts, beside: &[Wave]) -> Wave {
     };
     let made = beside.iter().flatten().filter(|turn| turn.action == Action::Create).map(|turn| &turn.name);
     let there = facts.children.iter().rev().filter(|child| !child.terminating).map(|child| &child.name);
-    let leaves = |name: &NodeName| Turn { name: name.clone(), action: Action::Remove, revision: None };
+    let leaves = |name: &NodeName| Turn::of(name, Action::Remove, None);
     made.chain(there.filter(|name| !goes(name))).map(leaves).collect()
 }
 
@@ -144,7 +155,7 @@ pub fn retired(facts: &FleetFacts, without: Option<&SetName>) -> Vec<(DateTime<U
 }
 
 fn leaves(child: &ChildFacts) -> Turn {
-    Turn { name: child.name.clone(), action: Action::Remove, revision: None }
+    Turn::of(&child.name, Action::Remove, None)
 }
 
 fn remove(facts: &mut FleetFacts) -> Wave {
@@ -154,7 +165,7 @@ fn remove(facts: &mut FleetFacts) -> Wave {
     for name in names {
         if let Some(child) = facts.children.iter_mut().find(|child| child.name == name) {
             child.leave.asked = true;
-            wave.push(Turn { name, action: Action::Remove, revision: None });
+            wave.push(Turn::of(&name, Action::Remove, None));
         }
     }
     wave
@@ -167,8 +178,10 @@ fn create(fleet: &str, facts: &mut FleetFacts, rollout_target: Option<&RolloutTa
         let restart = facts.record.restarted_at.clone();
         let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };
         let name = NodeName::of(fleet, &facts.set, ordinal);
-        wave.push(Turn { name: name.clone(), action: Action::Create, revision: Some(revision.clone()) });
-        facts.children.push(ChildFacts::to_be_created(name, ordinal, revision, rendering.hash, restart));
+        wave.push(Turn::of(&name, Action::Create, Some(revision.clone())));
+        let domain = facts.domain_of_missing(ordinal);
+        let child = ChildFacts::to_be_created(name, ordinal, revision, rendering.hash, restart, domain);
+        facts.children.push(child);
     }
     facts.children.sort_by_key(|child| child.ordinal);
     wave
@@ -189,7 +202,11 @@ fn grant(facts: &mut FleetFacts, rollout_target: &RolloutTarget) -> Wave {
             child.restarts.asked = restarted_at;
         }
         let action = if stays { Action::Adopt } else { Action::Update };
-        wave.push(Turn { name: grant.name, action, revision: Some(grant.revision) });
+        wave.push(Turn {
+            domain: child.domain.name().map(str::to_owned),
+            is_last: child.order == Order::Last,
+            ..Turn::of(&grant.name, action, Some(grant.revision))
+        });
     }
     wave
 }

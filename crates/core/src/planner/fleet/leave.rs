@@ -5,6 +5,7 @@ use chrono::{DateTime, Utc};
 
 use super::child::ChildFacts;
 use super::facts::FleetFacts;
+use super::topology::ByDomain;
 use crate::api::NodeName;
 use crate::engine::sentence::some_of;
 
@@ -27,25 +28,49 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
     let surplus = || facts.children.iter().rev().filter(|c| c.surplus && !c.terminating);
     // A node that was asked to leave serves until it is deleted, so only nodes that are down by then count against the
     // deletion. If another node goes down after a node was asked, the latter stays until there is room again.
-    let others = facts.missing().len() + facts.shutting_down.len();
-    let down = facts.children.iter().filter(|c| !c.state().is_undisturbed()).count() + others;
-    let disrupted = facts.children.iter().filter(|c| c.is_disrupted()).count() + others;
-    let goes = |c: &&ChildFacts| c.is_moving(None) && (c.terminating || !c.leave.asked);
-    let going = (facts.children.iter().filter(goes).count() + facts.shutting_down.len()) as i32;
-    let asking = (facts.moving(None), disrupted as i32);
+    let goes = |c: &ChildFacts| c.is_moving(None) && (c.terminating || !c.leave.asked);
+    let asking = used_room(facts, |c| c.is_moving(None), ChildFacts::is_disrupted);
+    let going = used_room(facts, goes, |c| !c.state().is_undisturbed());
     Leave {
         ask: those_with_room(facts, asking, surplus().filter(|c| c.has_reachable_sidecar())),
-        delete: those_with_room(facts, (going, down as i32), surplus().filter(|c| c.can_be_deleted())),
+        delete: those_with_room(facts, going, surplus().filter(|c| c.can_be_deleted())),
     }
+}
+
+/// How many nodes of a domain are moving or leaving, and how many are disrupted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Out {
+    moving: i32,
+    disrupted: i32,
+}
+
+fn used_room(
+    facts: &FleetFacts,
+    is_moving: impl Fn(&ChildFacts) -> bool,
+    is_disrupted: impl Fn(&ChildFacts) -> bool,
+) -> ByDomain<Out> {
+    let mut room = ByDomain::<Out>::default();
+    for child in &facts.children {
+        let out = room.of(&child.domain);
+        out.moving += i32::from(is_moving(child));
+        out.disrupted += i32::from(is_disrupted(child));
+    }
+    for domain in facts.domains_of_missing() {
+        room.of(&domain).disrupted += 1;
+    }
+    for domain in facts.domains_of_shutting_down() {
+        let out = room.of(&domain);
+        (out.moving, out.disrupted) = (out.moving + 1, out.disrupted + 1);
+    }
+    room
 }
 
 /// The candidates that may leave: first those whose main container does not run; then, while there is room, those that
 /// are not Ready and whose main container runs, those that count as disrupted and may still serve, and those that serve.
-/// Each is counted before the next is considered. `moving` and `used`: how many nodes are moving or leaving, and how
-/// many are disrupted. Nodes that are only down do not keep each other.
+/// Each is counted before the next is considered. Nodes that are only down do not keep each other.
 fn those_with_room<'a>(
     facts: &FleetFacts,
-    (mut moving, mut used): (i32, i32),
+    mut room: ByDomain<Out>,
     candidates: impl Iterator<Item = &'a ChildFacts>,
 ) -> Vec<NodeName> {
     let (down, others): (Vec<&ChildFacts>, Vec<&ChildFacts>) = candidates.partition(|c| c.is_down());
@@ -54,15 +79,15 @@ fn those_with_room<'a>(
     let mut go: Vec<NodeName> = broken.iter().map(|c| c.name.clone()).collect();
     for child in running {
         let counts = i32::from(child.is_moving(None) && !child.leave.asked);
-        if moving - counts < facts.spec.max_unavailable {
-            moving += 1 - counts;
+        if room.has_room(facts, child, |out| out.moving, counts) {
+            room.of(&child.domain).moving += 1 - counts;
             go.push(child.name.clone());
         }
     }
-    for out in [true, false] {
-        for child in others.iter().filter(|c| c.state().is_undisturbed() != out) {
-            if used - i32::from(out) < facts.spec.max_unavailable {
-                used += i32::from(!out);
+    for is_out in [true, false] {
+        for child in others.iter().filter(|c| c.state().is_undisturbed() != is_out) {
+            if room.has_room(facts, child, |out| out.disrupted, i32::from(is_out)) {
+                room.of(&child.domain).disrupted += i32::from(!is_out);
                 go.push(child.name.clone());
             }
         }
@@ -135,12 +160,12 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     let mut names: Vec<String> = disrupted.map(|c| c.name.to_string()).collect();
     names.extend(facts.missing().iter().map(|ordinal| format!("ordinal {ordinal}")));
     names.extend(facts.shutting_down.iter().cloned());
+    let count = names.len();
+    let names = list(names.iter().map(String::as_str));
     Some(format!(
-        "waiting for the wave before {} can be removed: {} of at most {} nodes are disrupted ({})",
+        "waiting for the wave before {} can be removed: {} ({names})",
         list(held.into_iter()),
-        names.len(),
-        facts.spec.max_unavailable,
-        list(names.iter().map(String::as_str))
+        facts.limit(count),
     ))
 }
 

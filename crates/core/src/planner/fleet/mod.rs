@@ -27,6 +27,7 @@ pub mod requests;
 pub mod sets;
 pub mod state;
 pub mod status;
+pub mod topology;
 pub mod verdicts;
 pub mod wave;
 
@@ -40,4 +41,5 @@ pub use decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 pub use facts::{FleetFacts, FleetKind, Group, Rendering, Rollout};
 pub use refresh::{WAITS_TO_BE_RESUMED, refresh};
 pub use sets::{SetFacts, SetRollout};
+pub use topology::{Domain, Order};
 pub use wave::{Clause, Grant, may_grant, next_grants, pins};

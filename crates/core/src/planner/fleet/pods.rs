@@ -11,11 +11,12 @@ use super::child::{
 };
 use super::drain::{Drain, Draining};
 use super::facts::{Group, Rendering};
+use super::topology::{Domain, Order};
 use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{
-    AtHook, Ending, GrantId, NodeName, PodMove, PodTemplateHash, Problem, Reason, Rejected, RestartTime,
-    RolloutHash, StatefulSetStatus, TaskType, Unconverged,
+    AtHook, Ending, GrantId, LastNodes, NodeName, PodMove, PodTemplateHash, Problem, Reason, Rejected,
+    RestartTime, RolloutHash, StatefulSetStatus, TaskType, Topology, Unconverged,
 };
 use crate::engine::sentence::cut;
 use crate::engine::{Plan, TaskState};
@@ -63,6 +64,12 @@ pub struct PodsInput<'a> {
     pub moves: &'a BTreeMap<String, PodMove>,
     /// The machines that are being drained.
     pub draining: &'a Draining,
+    /// `strategy.topology`.
+    pub topology: Option<&'a Topology>,
+    /// The domains of the pods, by name, as far as they are known.
+    pub domains: &'a BTreeMap<String, String>,
+    /// `strategy.order.last`.
+    pub last: Option<&'a LastNodes>,
     /// The target of the active rollout, if there is one.
     pub target: Option<&'a RolloutHash>,
     /// The rejected target, if there is one.
@@ -413,6 +420,8 @@ impl Of<'_> {
             sidecar: None,
             at_hook: plan.and_then(AtHook::of),
             growth: Growth::Done,
+            domain: Domain::of(input.topology, ordinal, pod, input.domains.get(name).map(String::as_str)),
+            order: input.last.map_or(Order::Any, |last| Order::by_labels(last, pod)),
         })
     }
 

@@ -275,11 +275,7 @@ fn waits_for(facts: &FleetFacts) -> String {
     if facts.spec.paused {
         return "the fleet is paused; the node gets its grant once spec.paused is false".to_owned();
     }
-    format!(
-        "{} of at most {} nodes are disrupted; the node gets its grant when the wave has room",
-        facts.disrupted(),
-        facts.spec.max_unavailable
-    )
+    format!("{}; the node gets its grant when the wave has room", facts.used_room())
 }
 
 #[cfg(test)]

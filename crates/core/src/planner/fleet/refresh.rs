@@ -6,7 +6,7 @@ use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
 use super::status::{RefreshInput, is_stalled, is_stopped, record_request, rollout_target_of, was_unwatched};
 use super::verdicts::refresh_conditions;
-use super::{clock, hooks, initial_fill, leave, progress};
+use super::{clock, hooks, initial_fill, leave, progress, topology};
 use crate::api::TaskType;
 use crate::api::at_hook::message_of;
 use crate::api::ids::field;
@@ -59,6 +59,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     let stalled = is_stalled(status, facts, now);
     status.phase = phase(status, facts).to_string();
     refresh_conditions(status, facts, stalled, &rollout_target, input);
+    topology::report(status, facts, input.generation, now);
     status.observed_generation = input.generation;
 }
 

@@ -2,6 +2,7 @@
 //! disrupted at once: `maxUnavailable`. A model of the rules showed that each of them is needed: without it, a short
 //! trace breaks the wave, completes a rollout falsely, or blocks it forever (`planner/fleet/tests/traces.rs`).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::child::ChildFacts;
@@ -9,7 +10,9 @@ use super::create::has_failed;
 use super::decision::RolloutTarget;
 use super::facts::{FleetFacts, Group, Rendering};
 use super::state::{Flight, Health, NodeState};
+use super::topology::{ByDomain, Order};
 use crate::api::{Groups, NodeName, PodTemplateHash, RestartTime, RolloutHash};
+use crate::engine::sentence::some_of;
 
 /// The clause under which a grant is given. The letters are no order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -48,9 +51,12 @@ pub struct Grant {
 }
 
 /// How much of the wave is used.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Used {
-    pub(super) disrupted: i32,
+pub(super) struct Used(ByDomain<Counts>);
+
+/// How many nodes of a domain use the wave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    disrupted: i32,
     moving: i32,
     /// Those whose main containers do not run, and that are not moving.
     stopped: i32,
@@ -60,16 +66,29 @@ pub(super) struct Used {
 
 impl Used {
     pub(super) fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
-        let moving = facts.moving(Some(rollout_target));
-        let mute = facts.children.iter().filter(|c| c.state().is_unreachable_and_idle()).count() as i32;
-        let stopped = facts.children.iter().filter(|c| is_stopped(facts, c, rollout_target)).count() as i32;
-        Self { disrupted: facts.disrupted(), moving, stopped, mute }
+        let mut used = ByDomain::<Counts>::default();
+        for child in &facts.children {
+            let target = facts.target_for(child, rollout_target).map(|target| &target.hash);
+            let counts = used.of(&child.domain);
+            counts.disrupted += i32::from(child.counts_as_disrupted());
+            counts.moving += i32::from(child.is_moving(target));
+            counts.stopped += i32::from(is_stopped(facts, child, rollout_target));
+            counts.mute += i32::from(child.state().is_unreachable_and_idle());
+        }
+        for domain in facts.domains_of_missing() {
+            used.of(&domain).disrupted += 1;
+        }
+        for domain in facts.domains_of_shutting_down() {
+            let counts = used.of(&domain);
+            (counts.disrupted, counts.moving) = (counts.disrupted + 1, counts.moving + 1);
+        }
+        Self(used)
     }
 
     /// The clause under which the pod of a node that exists and is not moving may be replaced, if there is room.
     /// `target`: what its pod will run.
     pub(super) fn clause_for(
-        self,
+        &self,
         facts: &FleetFacts,
         child: &ChildFacts,
         target: Option<&PodTemplateHash>,
@@ -77,15 +96,22 @@ impl Used {
     ) -> Option<Clause> {
         if is_down {
             // If its main container runs, nodes whose main containers do not run take room from it.
-            let stopped = if child.main_container_runs() { self.stopped } else { 0 };
-            let others = self.moving + stopped - i32::from(child.is_moving(target));
-            return (others < facts.spec.max_unavailable).then_some(Clause::Down);
+            let runs = child.main_container_runs();
+            let others = |counts: &Counts| counts.moving + if runs { counts.stopped } else { 0 };
+            let own = i32::from(child.is_moving(target));
+            return self.0.has_room(facts, child, others, own).then_some(Clause::Down);
         }
         // Several of them that are not Ready would keep each other from what repairs them, so they take no room from each
         // other.
-        let alike = if child.state().is_unreachable_and_idle() { self.mute - 1 } else { 0 };
-        let others = self.disrupted - i32::from(child.counts_as_disrupted()) - alike;
-        (others < facts.spec.max_unavailable).then_some(Clause::Serving)
+        let is_mute = child.state().is_unreachable_and_idle();
+        let others = |counts: &Counts| counts.disrupted - if is_mute { counts.mute } else { 0 };
+        let own = i32::from(child.counts_as_disrupted() && !is_mute);
+        self.0.has_room(facts, child, others, own).then_some(Clause::Serving)
+    }
+
+    /// True if the pod of a node may be replaced although that repairs nothing.
+    pub(super) fn has_room(&self, facts: &FleetFacts, child: &ChildFacts) -> bool {
+        self.0.has_room(facts, child, |counts| counts.disrupted, i32::from(child.counts_as_disrupted()))
     }
 
     /// Counts a node whose pod will be replaced.
@@ -96,10 +122,11 @@ impl Used {
         rollout_target: &RolloutTarget,
         target: Option<&PodTemplateHash>,
     ) {
-        self.stopped -= i32::from(is_stopped(facts, child, rollout_target));
-        self.moving += i32::from(!child.is_moving(target));
-        self.disrupted += i32::from(!child.counts_as_disrupted());
-        self.mute -= i32::from(child.state().is_unreachable_and_idle());
+        let counts = self.0.of(&child.domain);
+        counts.stopped -= i32::from(is_stopped(facts, child, rollout_target));
+        counts.moving += i32::from(!child.is_moving(target));
+        counts.disrupted += i32::from(!child.counts_as_disrupted());
+        counts.mute -= i32::from(child.state().is_unreachable_and_idle());
     }
 }
 
@@ -115,7 +142,7 @@ pub fn may_grant(facts: &FleetFacts, index: usize, rollout_target: &RolloutTarge
     let child = facts.children.get(index)?;
     let target = &facts.target_for(child, rollout_target)?.hash;
     let revision = facts.revision_for(child, rollout_target);
-    clause(facts, child, revision, target, Used::of(facts, rollout_target))
+    clause(facts, child, revision, target, &Used::of(facts, rollout_target))
 }
 
 fn clause(
@@ -123,7 +150,7 @@ fn clause(
     child: &ChildFacts,
     revision: &RolloutHash,
     target: &PodTemplateHash,
-    used: Used,
+    used: &Used,
 ) -> Option<Clause> {
     if child.pod.hash == *target {
         return Some(Clause::RunsTarget);
@@ -211,58 +238,164 @@ impl LastPods {
 
 /// Every grant that may be issued now, in the order in which to issue them: nodes that already run the target, then
 /// those that are down, first those that were granted something already, then those that serve, first those whose
-/// machines are being drained; each from the highest ordinal. Each grant is counted before the next is considered. A
-/// grant takes room and never makes any, so a node that was refused once stays refused.
+/// machines are being drained, and at the end those that are updated last. Within these, a domain that is begun comes first,
+/// then the highest ordinal. Each grant is counted before the next is considered. A grant takes room and never makes any, so
+/// a node that was refused once stays refused.
 #[must_use]
 pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Grant> {
+    let mut candidates = candidates(facts, rollout_target);
+    if candidates.is_empty() {
+        return Vec::new();
+    }
+    let is_moved = |child: &ChildFacts| {
+        facts.is_granted(child, rollout_target) && !facts.is_held_back(child, rollout_target)
+    };
+    let begun = facts.begun_domains(is_moved);
+    let mut first = BTreeMap::new();
+    for (index, of) in candidates.iter().enumerate() {
+        first.entry((of.pass(), &of.child.domain)).or_insert(index);
+    }
+    // The sort is stable.
+    candidates.sort_by_cached_key(|of| {
+        let (pass, domain) = (of.pass(), &of.child.domain);
+        (pass, !begun.contains(domain), first.get(&(pass, domain)).copied())
+    });
+    let mut used = Used::of(facts, rollout_target);
+    let mut last_pods = LastPods::of(facts, rollout_target);
+    let mut grants = Vec::new();
+    for of in candidates {
+        let Candidate { child, revision, target } = of;
+        let Some(clause) = clause(facts, child, revision, &target.hash, &used) else { continue };
+        // One that is down moves all the same: it would take room from the others for good.
+        let serves = clause == Clause::Serving || child.pod.ready;
+        let waits = clause == Clause::Serving
+            && (facts.awaits_lower(child) || !is_its_turn(facts, child, rollout_target, &last_pods));
+        if waits || serves && last_pods.hold(child) {
+            continue;
+        }
+        last_pods.count(child);
+        used.count(facts, child, rollout_target, Some(&target.hash));
+        grants.push(Grant {
+            name: child.name.clone(),
+            revision: revision.clone(),
+            hash: target.hash.clone(),
+            restart: facts.restart_of(child).cloned(),
+            clause,
+        });
+    }
+    grants
+}
+
+/// A node that is not granted what it should run, and may be.
+struct Candidate<'a> {
+    child: &'a ChildFacts,
+    revision: &'a RolloutHash,
+    target: &'a Rendering,
+}
+
+impl Candidate<'_> {
+    /// Candidates of a lower pass come first.
+    fn pass(&self) -> u8 {
+        match self.child {
+            child if child.pod.hash == self.target.hash => 0,
+            child if child.is_disrupted() && !child.is_spent() => 1,
+            child if child.is_disrupted() => 2,
+            child if child.order != Order::Any => 5,
+            child if child.pod.drain.is_due() => 3,
+            _ => 4,
+        }
+    }
+}
+
+/// The candidates, from the highest ordinal.
+fn candidates<'a>(facts: &'a FleetFacts, rollout_target: &'a RolloutTarget) -> Vec<Candidate<'a>> {
     let from = facts.moves_from(rollout_target);
     // A pod that cannot run takes room from the StatefulSet whose turn it is, and only another revision helps it.
     let cannot_run = |c: &ChildFacts| c.pod.failed && !c.main_container_runs();
     let may_move = |c: &&ChildFacts| c.ordinal >= from || c.state().is_in_flight() || cannot_run(c);
-    let candidates: Vec<(&ChildFacts, &RolloutHash, &Rendering)> = facts
+    facts
         .children
         .iter()
         .rev()
         .filter(|c| !c.surplus && !c.terminating && !c.leave.asked && !facts.is_granted(c, rollout_target))
         .filter(may_move)
         .filter(|c| c.grant.again_at.is_none())
-        .filter_map(|c| {
-            Some((c, facts.revision_for(c, rollout_target), facts.target_for(c, rollout_target)?))
+        .filter_map(|child| {
+            let (revision, target) =
+                (facts.revision_for(child, rollout_target), facts.target_for(child, rollout_target)?);
+            Some(Candidate { child, revision, target })
         })
-        .collect();
-    if candidates.is_empty() {
-        return Vec::new();
+        .collect()
+}
+
+/// True if a node that serves may be updated now, by `order`. One that is updated last waits until all others are at their
+/// target and available. It does not wait for pods that themselves wait for it to move ([`LastPods`]), or that a user
+/// suspended.
+fn is_its_turn(
+    facts: &FleetFacts,
+    child: &ChildFacts,
+    rollout_target: &RolloutTarget,
+    last_pods: &LastPods,
+) -> bool {
+    match child.order {
+        Order::Any => true,
+        Order::Unknown => false,
+        Order::Last => nodes_before_last(facts, rollout_target, last_pods).next().is_none(),
     }
-    let pass_of = |child: &ChildFacts, target: &PodTemplateHash| match child {
-        _ if child.pod.hash == *target => 0,
-        _ if child.is_disrupted() && !child.is_spent() => 1,
-        _ if child.is_disrupted() => 2,
-        _ if child.pod.drain.is_due() => 3,
-        _ => 4,
-    };
-    let mut used = Used::of(facts, rollout_target);
-    let mut last_pods = LastPods::of(facts, rollout_target);
-    let mut grants = Vec::new();
-    for pass in 0..5 {
-        for (child, revision, target) in candidates.iter().filter(|(c, _, t)| pass_of(c, &t.hash) == pass) {
-            let Some(clause) = clause(facts, child, revision, &target.hash, used) else { continue };
-            // One that is down moves all the same: it would take room from the others for good.
-            let serves = clause == Clause::Serving || child.pod.ready;
-            if clause == Clause::Serving && facts.awaits_lower(child) || serves && last_pods.hold(child) {
-                continue;
-            }
-            last_pods.count(child);
-            used.count(facts, child, rollout_target, Some(&target.hash));
-            grants.push(Grant {
-                name: child.name.clone(),
-                revision: (*revision).clone(),
-                hash: target.hash.clone(),
-                restart: facts.restart_of(child).cloned(),
-                clause,
-            });
-        }
+}
+
+/// What the nodes wait for that are updated last, if only these are left; or that a sidecar has not reported its role.
+#[must_use]
+pub fn waits_for_turn(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Option<String> {
+    let left: Vec<&ChildFacts> =
+        facts.wanted().filter(|child| !facts.is_granted(child, rollout_target)).collect();
+    let unknown: Vec<&str> =
+        left.iter().filter(|child| child.order == Order::Unknown).map(|child| child.name.as_str()).collect();
+    if !unknown.is_empty() {
+        return Some(format!("waiting for the sidecar of {} to report its role", some_of(&unknown)));
     }
-    grants
+    if left.iter().any(|child| child.order == Order::Any) {
+        return None;
+    }
+    let last_pods = LastPods::of(facts, rollout_target);
+    let others: Vec<&str> =
+        nodes_before_last(facts, rollout_target, &last_pods).map(|child| child.name.as_str()).collect();
+    (!others.is_empty()).then(|| {
+        format!("waiting for {} to be available before the nodes that order.last selects", some_of(&others))
+    })
+}
+
+/// Why a pod that serves may not be replaced now, in a sentence: others have gone down since it was granted.
+#[must_use]
+pub fn keeps_for_others(facts: &FleetFacts, child: &ChildFacts) -> Option<String> {
+    let mut down = ByDomain::<i32>::default();
+    for other in facts.children.iter().filter(|other| other.name != child.name) {
+        *down.of(&other.domain) += i32::from(!other.pod.available);
+    }
+    for domain in facts.domains_of_shutting_down() {
+        *down.of(&domain) += 1;
+    }
+    if down.has_room(facts, child, |down| *down, 0) {
+        return None;
+    }
+    let others = facts.children.iter().filter(|other| other.name != child.name && !other.pod.available);
+    let names = others.map(|other| other.name.as_str());
+    let names: Vec<&str> = names.chain(facts.shutting_down.iter().map(String::as_str)).collect();
+    Some(format!("waiting for other pods to become available: {} are not, but this pod is", some_of(&names)))
+}
+
+/// The nodes that have to be at their target and available before those that are updated last, and are not.
+pub(super) fn nodes_before_last<'a>(
+    facts: &'a FleetFacts,
+    rollout_target: &'a RolloutTarget,
+    last_pods: &'a LastPods,
+) -> impl Iterator<Item = &'a ChildFacts> {
+    let from = facts.moves_from(rollout_target);
+    let others = facts.wanted().filter(move |c| c.order != Order::Last && c.ordinal >= from);
+    others.filter(move |c| {
+        let is_left = !facts.is_granted(c, rollout_target) && !last_pods.hold(c);
+        is_left || (c.counts_as_disrupted() && !c.controller.suspended)
+    })
 }
 
 /// The grants of what runs after an abort, for nodes that run another hash than the granted one. Skips spent grants. The

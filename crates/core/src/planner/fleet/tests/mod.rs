@@ -20,6 +20,7 @@ mod sets_progress;
 mod size;
 mod status;
 mod status_conditions;
+mod topology;
 mod traces;
 mod wave;
 

@@ -92,6 +92,7 @@ fn plan(pod: &str, target: &str, replaced: bool) -> PodPlan {
 }
 
 static NO_MOVES: BTreeMap<String, PodMove> = BTreeMap::new();
+static NO_DOMAINS: BTreeMap<String, String> = BTreeMap::new();
 static NO_MACHINES: Draining = Draining::Machines(BTreeMap::new());
 
 fn input<'a>(sets: &'a [PodSet], plans: &'a [PodPlan]) -> PodsInput<'a> {
@@ -100,6 +101,9 @@ fn input<'a>(sets: &'a [PodSet], plans: &'a [PodPlan]) -> PodsInput<'a> {
         plans,
         moves: &NO_MOVES,
         draining: &NO_MACHINES,
+        topology: None,
+        domains: &NO_DOMAINS,
+        last: None,
         target: None,
         rejected: None,
         began: None,

@@ -14,6 +14,7 @@ mod names;
 mod nodes;
 mod ports_and_claims;
 mod rollouts;
+mod topology;
 
 use serde_json::{Value, json};
 
@@ -120,7 +121,12 @@ pub fn rich() -> [Value; 3] {
         ("spec.template.spec", of_node["spec"].clone()),
         ("spec.template.metadata", json!({"labels": {"team": "a"}, "annotations": {"b": "c"}})),
         ("spec.service", json!({"ports": ports})),
-        ("spec.updateStrategy.inPlace", json!({"maxUnavailable": "50%", "steps": [1, "50%", "100%"]})),
+        (
+            "spec.updateStrategy.inPlace",
+            json!({"maxUnavailable": "50%", "steps": [1, "50%", "100%"],
+            "topology": {"key": "zone", "maxUnavailableDomains": 2, "maxUnavailable": "50%"},
+            "order": {"last": {"podLabels": {"role": "primary"}}}}),
+        ),
         ("spec.updateStrategy.hooks", hooks()),
     ]);
     of_node["spec"]["grantedHash"] = "v1:00".into();
@@ -191,6 +197,7 @@ pub fn all() -> Vec<Case> {
         rollouts::selectors(),
         rollouts::strategy(),
         rollouts::hooks(),
+        topology::topology(),
     ]
     .concat()
 }

@@ -1,0 +1,251 @@
+//! Where nodes may be unavailable at the same time. Without a topology a fleet is one domain, and `maxUnavailable` is the
+//! only limit. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{DateTime, Utc};
+
+use super::child::ChildFacts;
+use super::facts::FleetFacts;
+use crate::api::conditions::{self, TOPOLOGY_KNOWN, Truth};
+use crate::api::{IntOrString, LastNodes, NodeDeploymentStatus, Reason, Topology};
+use crate::engine::sentence::some_of;
+use crate::observed::ObservedPod;
+
+/// The failure domain of a node.
+#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Domain {
+    /// The whole fleet, since it has no topology.
+    #[default]
+    Fleet,
+    /// The value of the label.
+    Named(String),
+    /// The node with this ordinal alone: its pod is not on a machine yet.
+    Unplaced(i32),
+    /// The node with this ordinal alone: neither its pod nor, as far as is known, its machine has the label.
+    Unlabelled(i32),
+}
+
+impl Domain {
+    /// The domain of a node. `found`: what the label of its pod or machine says. An empty value says nothing.
+    #[must_use]
+    pub fn of(
+        topology: Option<&Topology>,
+        ordinal: i32,
+        pod: Option<&ObservedPod>,
+        found: Option<&str>,
+    ) -> Self {
+        match (topology, found.filter(|value| !value.is_empty())) {
+            (None, _) => Self::Fleet,
+            (Some(_), Some(value)) => Self::Named(value.to_owned()),
+            (Some(_), None) if pod.is_some_and(|pod| !pod.machine.is_empty()) => Self::Unlabelled(ordinal),
+            (Some(_), None) => Self::Unplaced(ordinal),
+        }
+    }
+
+    /// The value of the label, if it is known.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Named(name) => Some(name),
+            Self::Fleet | Self::Unplaced(_) | Self::Unlabelled(_) => None,
+        }
+    }
+}
+
+/// When a node is updated, by `order`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Order {
+    /// In the order of ordinals.
+    #[default]
+    Any,
+    /// After all others.
+    Last,
+    /// It is not known: its sidecar has not reported its role yet.
+    Unknown,
+}
+
+impl Order {
+    /// The turn of a node whose pod has these labels, or not.
+    #[must_use]
+    pub fn by_labels(last: &LastNodes, pod: Option<&ObservedPod>) -> Self {
+        let has_all = |pod: &ObservedPod| {
+            last.pod_labels.iter().all(|(key, value)| pod.meta.label(key) == Some(value.as_str()))
+        };
+        if !last.pod_labels.is_empty() && pod.is_some_and(has_all) { Self::Last } else { Self::Any }
+    }
+
+    /// The turn of a node whose sidecar reports this role; `None` if it has not answered.
+    #[must_use]
+    pub fn by_role(last: &LastNodes, role: Option<&str>) -> Self {
+        match role {
+            None => Self::Unknown,
+            Some(role) if role == last.sidecar => Self::Last,
+            Some(_) => Self::Any,
+        }
+    }
+}
+
+/// Counts of nodes by domain.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ByDomain<C>(BTreeMap<Domain, C>);
+
+impl<C: Default> ByDomain<C> {
+    /// The counts of a domain.
+    pub(super) fn of(&mut self, domain: &Domain) -> &mut C {
+        self.0.entry(domain.clone()).or_default()
+    }
+
+    /// True if one more node of the child's domain may be unavailable. `count`: how many nodes of a domain are. `own`: how
+    /// often the child itself is among those.
+    pub(super) fn has_room(
+        &self,
+        facts: &FleetFacts,
+        child: &ChildFacts,
+        count: impl Fn(&C) -> i32,
+        own: i32,
+    ) -> bool {
+        let others = |(domain, counts): (&Domain, &C)| {
+            let own = if *domain == child.domain { own } else { 0 };
+            (domain == &child.domain, count(counts) - own)
+        };
+        let (mut total, mut within, mut domains) = (0, 0, 0);
+        for (is_same, others) in self.0.iter().map(others) {
+            total += others;
+            match is_same {
+                true => within = others,
+                false => domains += i32::from(others > 0),
+            }
+        }
+        let Some(topology) = &facts.spec.topology else { return total < facts.spec.max_unavailable };
+        let in_domain = match share_of(facts, topology, &child.domain) {
+            Some(most) => within < most,
+            None => total < facts.spec.max_unavailable,
+        };
+        in_domain && domains < topology.max_unavailable_domains
+    }
+}
+
+/// How many nodes of a domain may be unavailable; `None` if the number of the fleet applies: the topology has none, or it
+/// separates no nodes.
+fn share_of(facts: &FleetFacts, topology: &Topology, domain: &Domain) -> Option<i32> {
+    let share = topology.max_unavailable.as_ref()?;
+    let mut all = facts.children.iter();
+    let separates = all.any(|child| child.domain.name().is_some() && child.domain != *domain);
+    let nodes = facts.children.iter().filter(|child| child.domain == *domain).count();
+    separates.then(|| match share {
+        IntOrString::Int(most) => (*most).max(1),
+        IntOrString::String(text) => {
+            let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<usize>().ok());
+            percent.map_or(1, |percent| i32::try_from(nodes * percent / 100).unwrap_or(i32::MAX)).max(1)
+        }
+    })
+}
+
+fn domains_of(topology: &Topology) -> String {
+    let most = topology.max_unavailable_domains;
+    format!("at most {most} domain{} of {}", if most == 1 { "" } else { "s" }, topology.key)
+}
+
+/// How many nodes may be unavailable at once, in words.
+#[must_use]
+pub fn limit_at_once(topology: Option<&Topology>, max_unavailable: i32) -> String {
+    match topology {
+        None => format!("at most {max_unavailable} unavailable at once"),
+        Some(topology) => format!("unavailable only in {} at once", domains_of(topology)),
+    }
+}
+
+impl FleetFacts {
+    /// The domain of a node without a pod.
+    #[must_use]
+    pub fn domain_of_missing(&self, ordinal: i32) -> Domain {
+        Domain::of(self.spec.topology.as_ref(), ordinal, None, None)
+    }
+
+    pub(super) fn domains_of_missing(&self) -> impl Iterator<Item = Domain> {
+        self.missing().into_iter().map(|ordinal| self.domain_of_missing(ordinal))
+    }
+
+    /// The domains of the pods that end although their nodes were removed: each has one of its own.
+    pub(super) fn domains_of_shutting_down(&self) -> impl Iterator<Item = Domain> {
+        (1..).zip(&self.shutting_down).map(|(nth, _)| self.domain_of_missing(-nth))
+    }
+
+    /// How much of the wave is used, in words.
+    #[must_use]
+    pub fn used_room(&self) -> String {
+        let said = self.limit(usize::try_from(self.disrupted()).unwrap_or_default());
+        let mut domains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for child in self.children.iter().filter(|child| child.counts_as_disrupted()) {
+            let domain = match &child.domain {
+                Domain::Fleet => return said,
+                Domain::Named(name) => name,
+                Domain::Unplaced(_) | Domain::Unlabelled(_) => "no known domain",
+            };
+            domains.entry(domain).or_default().push(child.name.as_str());
+        }
+        if domains.is_empty() {
+            return said;
+        }
+        let domains: Vec<String> =
+            domains.iter().map(|(domain, names)| format!("{domain}: {}", some_of(names))).collect();
+        format!("{said} ({})", domains.join("; "))
+    }
+
+    /// How many nodes are disrupted, of how many that may be, in words.
+    pub(super) fn limit(&self, disrupted: usize) -> String {
+        match &self.spec.topology {
+            None => format!("{disrupted} of at most {} nodes are disrupted", self.spec.max_unavailable),
+            Some(topology) => {
+                let s = if disrupted == 1 { "node is" } else { "nodes are" };
+                format!("{disrupted} {s} disrupted, in {}", domains_of(topology))
+            }
+        }
+    }
+
+    /// How many nodes may be unavailable at once, in words.
+    #[must_use]
+    pub fn limit_at_once(&self) -> String {
+        limit_at_once(self.spec.topology.as_ref(), self.spec.max_unavailable)
+    }
+
+    /// The domains in which nodes have moved to the target already. One of them is finished before the next is begun.
+    pub(super) fn begun_domains(&self, is_moved: impl Fn(&ChildFacts) -> bool) -> BTreeSet<Domain> {
+        if self.spec.topology.is_none() {
+            return BTreeSet::new();
+        }
+        self.wanted().filter(|child| is_moved(child)).map(|child| child.domain.clone()).collect()
+    }
+}
+
+/// Updates the condition, which a fleet has only while the domains of some nodes are not known.
+pub(super) fn report(
+    status: &mut NodeDeploymentStatus,
+    facts: &FleetFacts,
+    generation: i64,
+    now: DateTime<Utc>,
+) {
+    let unlabelled = facts.wanted().filter(|child| matches!(child.domain, Domain::Unlabelled(_)));
+    let unlabelled: Vec<&str> = unlabelled.map(|child| child.name.as_str()).collect();
+    let conditions = &mut status.conditions;
+    let Some(topology) = facts.spec.topology.as_ref().filter(|_| !unlabelled.is_empty()) else {
+        conditions.retain(|condition| condition.type_ != TOPOLOGY_KNOWN);
+        return;
+    };
+    let message = format!(
+        "the pods of {} have no label {}, so each of them counts as a domain of its own. Kubernetes copies zone and region to \
+         pods that it schedules from version 1.35 on; for other pods and labels, run the operator with --topology-from-nodes",
+        some_of(&unlabelled),
+        topology.key
+    );
+    conditions::set(
+        conditions,
+        TOPOLOGY_KNOWN,
+        Truth::False,
+        Reason::LabelMissing,
+        &message,
+        generation,
+        now,
+    );
+}
