@@ -25,3 +25,4 @@ mod sets;
 mod sidecars;
 mod stale_patches;
 mod written_otherwise;
+mod zones;

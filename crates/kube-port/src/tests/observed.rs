@@ -210,7 +210,7 @@ fn only_changes_to_fields_that_are_read_are_notified() {
             json!({"volumes.kubernetes.io/controller-managed-attach-detach": "true"}),
             false,
         ),
-        ("metadata/labels", json!({"a": "b"}), false),
+        ("metadata/labels", json!({"topology.kubernetes.io/zone": "a"}), true),
         ("spec/unschedulable", json!(true), true),
         ("spec/taints", json!([{"key": "leaving"}]), true),
         ("metadata/deletionTimestamp", json!("2030-01-01T00:00:00Z"), true),

@@ -140,12 +140,29 @@ impl World {
         let Some(pod) = self.store.get(kind.shelf, key).cloned() else { return };
         let mut value = pod.value.clone();
         value["spec"]["nodeName"] = node.into();
+        self.copy_topology(&mut value, node);
         let condition = json!({
             "type": "PodScheduled", "status": "True", "lastProbeTime": null,
             "lastTransitionTime": self.timestamp(), "observedGeneration": pod.value["metadata"]["generation"],
         });
         set_condition(&mut value, condition);
         self.put(kind, key.clone(), value);
+    }
+}
+
+/// The labels of a node that the API server copies to a pod that is bound to it, since version 1.35.
+const TOPOLOGY_LABELS: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+impl World {
+    fn copy_topology(&self, pod: &mut Value, node: &str) {
+        let Some(nodes) = self.kind("Node") else { return };
+        let Some(node) = self.store.get(nodes.shelf, &(String::new(), node.to_owned())) else { return };
+        for label in TOPOLOGY_LABELS {
+            let found = &node.value["metadata"]["labels"][label];
+            if found.is_string() {
+                pod["metadata"]["labels"][label] = found.clone();
+            }
+        }
     }
 }
 

@@ -18,6 +18,8 @@ struct FakeApplications {
     caught_up: bool,
     /// The hosts whose height is unknown.
     without_height: BTreeSet<String>,
+    /// The host of the application that says that it is the primary.
+    primary: String,
     /// True if sidecars do not answer.
     dead: bool,
     ready: BTreeSet<String>,
@@ -63,6 +65,11 @@ impl Applications {
         self.with(|played| played.without_height = hosts.iter().map(|host| (*host).to_owned()).collect());
     }
 
+    /// Makes the application on this host the only primary.
+    pub fn elect(&self, host: &str) {
+        self.with(|played| host.clone_into(&mut played.primary));
+    }
+
     /// Every sidecar forgets that it was marked ready, as a new process of it would.
     pub fn forget_ready(&self) {
         self.with(|played| played.ready.clear());
@@ -106,7 +113,9 @@ impl SidecarClient for Applications {
             let halted = halts.is_some_and(|h| h.values().any(|height| played.height >= *height));
             let ready = played.ready.contains(&host);
             let height = (!played.without_height.contains(&host)).then_some(played.height);
-            Status { ready, caught_up: played.caught_up, height, halted, role: None }
+            let role = if played.primary == host { "primary" } else { "replica" };
+            let role = (!played.primary.is_empty()).then(|| role.to_owned());
+            Status { ready, caught_up: played.caught_up, height, halted, role }
         }))
     }
 

@@ -30,7 +30,7 @@ pub const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
 pub const LEAVING: &str = "example.com/leaving";
 
 pub struct World {
-    pub cluster: Cluster,
+    pub cluster: Arc<Cluster>,
     pub applications: Applications,
     client: kube::Client,
     operator: Mutex<Option<JoinHandle<()>>>,
@@ -96,7 +96,13 @@ impl World {
             .probe_interval(Duration::from_secs(1));
         tokio::spawn(kubelet.run());
         let client = cluster.client("person", "test");
-        let this = Self { cluster, applications, client, operator: Mutex::default(), seen: Arc::default() };
+        let this = Self {
+            cluster: Arc::new(cluster),
+            applications,
+            client,
+            operator: Mutex::default(),
+            seen: Arc::default(),
+        };
         let seen = this.seen.clone();
         let watched = kube::runtime::watcher(this.fleets(), kube::runtime::watcher::Config::default());
         tokio::spawn(watched.applied_objects().for_each(move |fleet| {
