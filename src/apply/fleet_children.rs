@@ -183,17 +183,18 @@ pub fn ownership_mark(fleet: &FleetScope, child: &Meta) -> MetadataChange {
 /// Applies to every node what needs no rollout: metadata, owner, and the fields that are not part of a revision.
 pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
     // Once for all nodes: the cost of the facts grows with the number of nodes.
-    let serving = fleet.facts().set.clone();
+    let facts = fleet.facts();
+    let (serving, asks_roles) = (facts.set.clone(), fleet.asks_roles(&facts));
     let nodes = fleet.children();
     // Each node is checked once for each state of it: while a thousand nodes roll, only a handful change from one
     // reconcile to the next.
     let uid = &fleet.fleet.meta.uid;
-    let settled =
-        fleet.caches.computed.settled.get(uid).filter(|known| known.holds(&fleet.fleet, serving.as_str()));
+    let beside = format!("{serving} {asks_roles}");
+    let settled = fleet.caches.computed.settled.get(uid).filter(|known| known.holds(&fleet.fleet, &beside));
     let is_settled = |node: &Arc<ObservedNode>| settled.as_ref().is_some_and(|known| known.has(node));
     let (kept, others): (Vec<Arc<ObservedNode>>, Vec<Arc<ObservedNode>>) =
         nodes.into_iter().filter(|node| !node.meta.terminating).partition(is_settled);
-    let ops_of = |node: &ObservedNode| at_once_ops(fleet, node, &serving);
+    let ops_of = |node: &ObservedNode| at_once_ops(fleet, node, &serving, asks_roles);
     let due =
         |node: &ObservedNode| reverted::due(&fleet.caches.probes, &node.meta.uid, &node.meta, ops_of(node));
     let changes: Vec<(Target, Vec<PatchOp>)> = others
@@ -207,7 +208,7 @@ pub async fn apply_at_once(fleet: &FleetScope) -> Result<(), ReconcileError> {
             !reverted::is_pending(&fleet.caches.probes, &node.meta.uid, &node.meta)
         };
         let nodes = kept.into_iter().chain(others.into_iter().filter(is_done)).collect();
-        let settled = Settled::new(fleet.fleet.clone(), serving.into(), nodes);
+        let settled = Settled::new(fleet.fleet.clone(), beside, nodes);
         fleet.caches.computed.settled.put(uid, Arc::new(settled));
         return Ok(());
     }
@@ -276,7 +277,7 @@ fn retain_ops(fleet: &FleetScope, node: &ObservedNode) -> Vec<PatchOp> {
 }
 
 /// The operations that apply to a node what needs no rollout.
-fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Vec<PatchOp> {
+fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName, asks_roles: bool) -> Vec<PatchOp> {
     let (wanted, own) = (&fleet.spec.template.metadata, own_labels(fleet, &node.meta.name));
     let change = metadata_change(&node.meta, wanted, &own).and(ownership_mark(fleet, &node.meta));
     let mut ops = metadata_ops(&node.meta, &change);
@@ -286,7 +287,8 @@ fn at_once_ops(fleet: &FleetScope, node: &ObservedNode, serving: &SetName) -> Ve
     let kept = fleet.keeps_claims(&node.meta.name);
     let retention = if kept { ClaimRetention::Retain } else { fleet.claim_retention() };
     let name = &node.meta.name;
-    let is_asked = fleet.is_awaited(name) || fleet.is_halting(name) || fleet.needs_role(name, serving);
+    let serves = || place_of(&fleet.fleet.meta.name, name).is_some_and(|(set, _)| set == *serving);
+    let is_asked = fleet.is_awaited(name) || fleet.is_halting(name) || (asks_roles && serves());
     let watched = live.sidecar.is_some() && is_asked;
     ops.extend(spec_ops(live, wanted));
     if live.volume_claim_retention != retention {

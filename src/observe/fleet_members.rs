@@ -8,7 +8,8 @@ use crate::api::names::{
     ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET, MANAGER, place_of,
 };
 use crate::api::{SetName, Stage, TaskType, TemplateMeta};
-use crate::planner::fleet::{ChildFacts, SetRollout, Strategy};
+use crate::planner::fleet::drain::is_moving_any;
+use crate::planner::fleet::{ChildFacts, FleetFacts, SetRollout, Strategy};
 use crate::planner::waits::{self, Wait};
 use crate::revision::ClaimsComparison;
 use windlass_kube_port::Key;
@@ -84,12 +85,11 @@ impl FleetScope {
         self.set_rollout().is_some_and(|r| r.stage != Stage::Retiring && set == r.entrant)
     }
 
-    /// True if the role that this node's sidecar reports determines when the node is updated.
+    /// True if the roles that sidecars report determine which nodes move next.
     #[must_use]
-    pub(crate) fn needs_role(&self, node: &str, serving: &SetName) -> bool {
+    pub(crate) fn asks_roles(&self, facts: &FleetFacts) -> bool {
         let is_by_role = self.spec.last().is_some_and(|last| !last.sidecar.is_empty());
-        let is_of_serving = || place_of(&self.fleet.meta.name, node).is_some_and(|(set, _)| set == *serving);
-        is_by_role && self.fleet.status.rollout.is_some() && is_of_serving()
+        is_by_role && (self.fleet.status.rollout.is_some() || is_moving_any(facts))
     }
 
     /// True if the rollout waits for a height on this node: first for any height at all, then for the node to halt at

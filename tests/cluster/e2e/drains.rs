@@ -1,81 +1,9 @@
 //! Drains: a machine is cordoned, and its pods move to another one, as the wave allows.
 
-use k8s_openapi::api::core::v1::Node;
-use kube::api::{
-    Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
-};
 use serde_json::{Value, json};
 
+use super::machines::Machines;
 use windlass_harness::kit::{Wave, World, condition, fleet, is_applied, with};
-
-/// Two machines that only the pods of one test use: the others run at the same time.
-struct Machines {
-    api: Api<Node>,
-    names: [String; 2],
-}
-
-impl Machines {
-    async fn add(world: &World) -> Self {
-        let api: Api<Node> = Api::all(world.cp.client().await);
-        let names = ["a", "b"].map(|letter| format!("played-{}-{letter}", world.ns));
-        for name in &names {
-            let room =
-                json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "1000"});
-            let ready = json!({
-                "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played",
-                "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
-            });
-            let machine = json!({
-                "metadata": {"name": name, "labels": {"windlass.test/of": &*world.ns}},
-                "spec": {"taints": [{"key": "windlass.test/of", "value": &*world.ns, "effect": "NoSchedule"}]},
-                "status": {"capacity": room, "allocatable": room, "conditions": [ready],
-                    "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]},
-            });
-            let machine: Node = serde_json::from_value(machine).unwrap();
-            api.create(&PostParams::default(), &machine).await.expect("a machine");
-        }
-        Self { api, names }
-    }
-
-    /// What makes pods run on these machines only.
-    fn placement(world: &World) -> Value {
-        json!({"nodeSelector": {"windlass.test/of": &*world.ns},
-            "tolerations": [{"key": "windlass.test/of", "operator": "Exists", "effect": "NoSchedule"}]})
-    }
-
-    async fn cordon(&self, index: usize, unschedulable: bool) {
-        let patch = Patch::Merge(json!({"spec": {"unschedulable": unschedulable}}));
-        self.api.patch(&self.names[index], &PatchParams::default(), &patch).await.expect("it is cordoned");
-    }
-
-    /// Grants the operator's account of the world the rights in deploy/rbac/drain.yaml.
-    async fn grant(world: &World) {
-        let file = windlass_harness::root().join("deploy/rbac/drain.yaml");
-        let rights = std::fs::read_to_string(file).expect("the file");
-        let objects: Vec<Value> = serde_saphyr::from_multiple(&rights).expect("YAML");
-        for mut object in objects {
-            let name = json!(format!("drain-{}", &*world.ns));
-            object["metadata"]["name"] = name.clone();
-            if object["kind"] == "ClusterRoleBinding" {
-                object["roleRef"]["name"] = name;
-                object["subjects"][0]["namespace"] = json!(&*world.ns);
-            }
-            let (kind, client) =
-                (object["kind"].as_str().unwrap_or_default().to_owned(), world.cp.client().await);
-            let resource =
-                ApiResource::from_gvk(&GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", &kind));
-            let object: DynamicObject = serde_json::from_value(object).expect("an object");
-            let api: Api<DynamicObject> = Api::all_with(client, &resource);
-            api.create(&PostParams::default(), &object).await.expect("it is granted");
-        }
-    }
-
-    async fn remove(self) {
-        for name in &self.names {
-            self.api.delete(name, &DeleteParams::default()).await.expect("it is deleted");
-        }
-    }
-}
 
 async fn are_all_on(world: &World, machine: &str, count: usize) -> bool {
     let pods = world.list(&world.pods()).await;
@@ -98,7 +26,7 @@ async fn until_all_on(world: &World, machine: &str, count: usize) {
 /// still cordoned.
 async fn on_first_machine(prefix: &str, replicas: i64) -> (World, Machines) {
     let mut world = World::without_operator(prefix).await;
-    let machines = Machines::add(&world).await;
+    let machines = Machines::add(&world, &["a", "b"]).await;
     Machines::grant(&world).await;
     world.start_operator(&["--drain"]).await;
     machines.cordon(1, true).await;
@@ -170,7 +98,7 @@ async fn kubectl_drain_during_moves_takes_one_node_at_a_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn operator_without_drain_leaves_cordoned_machines_alone() {
     let mut world = World::without_operator("cordon").await;
-    let machines = Machines::add(&world).await;
+    let machines = Machines::add(&world, &["a", "b"]).await;
     world.start_operator(&[]).await;
     let placed =
         json!({"spec": {"template": {"spec": {"podTemplate": {"spec": Machines::placement(&world)}}}}});

@@ -8,6 +8,7 @@ use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::SetRollout;
 use super::state::{Health, NodeState};
+use super::topology::Order;
 use super::wave::Used;
 use crate::api::{NodeName, PodMove};
 use crate::engine::sentence::some_of;
@@ -156,7 +157,8 @@ pub fn ended_moves(facts: &FleetFacts) -> Vec<MoveRequest> {
 }
 
 /// The pods that may be replaced now: first those of nodes that are down, then those of nodes that serve, each from the
-/// highest ordinal. A node whose main container does not run only needs room among those that are replaced.
+/// highest ordinal, and at the end those that are updated last. A node whose main container does not run only needs room among
+/// those that are replaced.
 #[must_use]
 pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<MoveRequest> {
     let is_halting = facts.rollout.now.set().is_some_and(SetRollout::is_halting);
@@ -165,8 +167,16 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
     }
     let mut used = Used::of(facts, rollout_target);
     let mut moves = Vec::new();
-    for serves in [false, true] {
-        for child in facts.children.iter().rev().filter(|child| child.is_disrupted() != serves) {
+    let is_left = |order: Order| left(facts).any(|(child, _)| child.order != order);
+    for (serves, order) in [(false, None), (true, Some(Order::Any)), (true, Some(Order::Last))] {
+        let of_pass = |child: &&ChildFacts| {
+            child.is_disrupted() != serves && order.is_none_or(|order| child.order == order)
+        };
+        // The last ones wait until all others have left.
+        if order == Some(Order::Last) && is_left(Order::Last) {
+            break;
+        }
+        for child in facts.children.iter().rev().filter(of_pass) {
             let Drain::Due(pod) = &child.pod.drain else { continue };
             let NodeState::AtRest(health) = child.state() else { continue };
             let (target, is_down) =

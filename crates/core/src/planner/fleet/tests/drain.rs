@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use super::super::drain::{Drain, Draining, ended_moves, has_to_leave, next_moves, waits_for};
+use super::super::topology::{Domain, Order};
 use super::*;
-use crate::api::PodMove;
+use crate::api::{IntOrString, PodMove, Topology};
 use crate::observed::{Observed, ObservedMachine, ObservedPod};
 use crate::planner::fleet::next_grants;
 
@@ -23,6 +24,25 @@ fn asked(child: ChildFacts) -> ChildFacts {
 }
 
 /// The names of the nodes that may move their pods now.
+fn last(child: ChildFacts) -> ChildFacts {
+    child.with(|f| f.order = Order::Last)
+}
+
+/// All have to leave; each is in one of these domains, of which all nodes may be unavailable.
+fn in_domains(domains: &[&str], most: i32) -> FleetFacts {
+    fleet(domains.len() as i32).with(|f| {
+        f.spec.topology = Some(Topology {
+            key: "zone".to_owned(),
+            max_unavailable_domains: most,
+            max_unavailable: Some(IntOrString::String("100%".to_owned())),
+        });
+        f.children = (0..)
+            .zip(domains)
+            .map(|(n, domain)| due(node(n)).with(|c| c.domain = Domain::Named((*domain).to_owned())))
+            .collect();
+    })
+}
+
 fn moves(facts: &FleetFacts) -> Vec<String> {
     next_moves(facts, &RolloutTarget::Own).into_iter().map(|request| request.name.to_string()).collect()
 }
@@ -195,6 +215,17 @@ fn pods_move_within_the_wave() {
             none,
         ),
         ("nothing moves when the fleet is deleted", all_due(2).with(|f| f.terminating = true), none),
+        ("the primary leaves last", all_due(3).at_most(2).but(2, last), &["db-1", "db-0"]),
+        (
+            "the primary waits until the others have left",
+            all_due(2).at_most(2).but(1, last).but(0, asked),
+            none,
+        ),
+        ("nothing else has to leave", fleet(2).but(1, |c| last(due(c))), &["db-1"]),
+        ("a primary that is down leaves first", all_due(2).but(0, |c| last(due(c.down()))), &["db-0"]),
+        ("its role is not known", all_due(2).but(1, |c| c.with(|f| f.order = Order::Unknown)), &["db-0"]),
+        ("one domain at a time", in_domains(&["a", "b", "a"], 1), &["db-2", "db-0"]),
+        ("two domains at a time", in_domains(&["a", "b", "a"], 2), &["db-2", "db-1", "db-0"]),
         (
             "one that came back stays",
             fleet(1).but(0, |c| c.with(|f| f.pod.drain = Drain::Returned(on("m1", "p")))),
