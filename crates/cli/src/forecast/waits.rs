@@ -66,7 +66,7 @@ impl Forecast {
             let names = windlass_engine::sentence::some_of(&out);
             waits.push(match facts.spec.topology {
                 None => format!("{names}: unavailable now, of at most {}", facts.spec.max_unavailable),
-                Some(_) => format!("{names}: unavailable now; nodes may be {}", facts.limit_at_once()),
+                Some(_) => format!("{names}: unavailable now; {}", facts.limit_at_once()),
             });
         }
         if !out.is_empty()

@@ -162,11 +162,8 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     names.extend(facts.shutting_down.iter().cloned());
     let count = names.len();
     let names = list(names.iter().map(String::as_str));
-    Some(format!(
-        "waiting for the wave before {} can be removed: {} ({names})",
-        list(held.into_iter()),
-        facts.limit(count),
-    ))
+    let used = facts.limit(count, &names);
+    Some(format!("waiting for the wave before {} can be removed: {used}", list(held.into_iter())))
 }
 
 /// The surplus nodes that are being deleted. Usually a deletion completes at once. A finalizer may delay it, so the

@@ -142,17 +142,16 @@ fn share_of(facts: &FleetFacts, topology: &Topology, domain: &Domain) -> Option<
     })
 }
 
-fn domains_of(topology: &Topology) -> String {
-    let most = topology.max_unavailable_domains;
-    format!("at most {most} domain{} of {}", if most == 1 { "" } else { "s" }, topology.key)
-}
-
 /// How many nodes may be unavailable at once, in words.
 #[must_use]
 pub fn limit_at_once(topology: Option<&Topology>, max_unavailable: i32) -> String {
     match topology {
         None => format!("at most {max_unavailable} unavailable at once"),
-        Some(topology) => format!("unavailable only in {} at once", domains_of(topology)),
+        Some(topology) => {
+            let most = topology.max_unavailable_domains;
+            let s = if most == 1 { "" } else { "s" };
+            format!("nodes of at most {most} domain{s} of {} unavailable at once", topology.key)
+        }
     }
 }
 
@@ -175,31 +174,35 @@ impl FleetFacts {
     /// How much of the wave is used, in words.
     #[must_use]
     pub fn used_room(&self) -> String {
-        let said = self.limit(usize::try_from(self.disrupted()).unwrap_or_default());
         let mut domains: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for child in self.children.iter().filter(|child| child.counts_as_disrupted()) {
             let domain = match &child.domain {
-                Domain::Fleet => return said,
+                Domain::Fleet => continue,
                 Domain::Named(name) => name,
                 Domain::Unplaced(_) | Domain::Unlabelled(_) => "no known domain",
             };
             domains.entry(domain).or_default().push(child.name.as_str());
         }
-        if domains.is_empty() {
-            return said;
-        }
         let domains: Vec<String> =
             domains.iter().map(|(domain, names)| format!("{domain}: {}", some_of(names))).collect();
-        format!("{said} ({})", domains.join("; "))
+        self.limit(usize::try_from(self.disrupted()).unwrap_or_default(), &domains.join("; "))
     }
 
-    /// How many nodes are disrupted, of how many that may be, in words.
-    pub(super) fn limit(&self, disrupted: usize) -> String {
+    /// How many nodes are disrupted, of how many that may be, in words. `which`: their names.
+    pub(super) fn limit(&self, disrupted: usize, which: &str) -> String {
+        let which = if which.is_empty() { String::new() } else { format!(" ({which})") };
         match &self.spec.topology {
-            None => format!("{disrupted} of at most {} nodes are disrupted", self.spec.max_unavailable),
+            None => {
+                format!("{disrupted} of at most {} nodes are disrupted{which}", self.spec.max_unavailable)
+            }
             Some(topology) => {
-                let s = if disrupted == 1 { "node is" } else { "nodes are" };
-                format!("{disrupted} {s} disrupted, in {}", domains_of(topology))
+                let are = if disrupted == 1 { "node is" } else { "nodes are" };
+                let most = topology.max_unavailable_domains;
+                let s = if most == 1 { "" } else { "s" };
+                format!(
+                    "{disrupted} {are} disrupted{which}; at most {most} domain{s} of {} may have disrupted nodes",
+                    topology.key
+                )
             }
         }
     }

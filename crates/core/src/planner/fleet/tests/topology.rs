@@ -198,10 +198,13 @@ fn surplus_nodes_leave_one_domain_after_another() {
 #[test]
 fn used_room_names_the_domains() {
     let facts = zones("ab-", 1, None).but(1, ChildFacts::down).but(2, ChildFacts::down);
-    let sentence = "2 nodes are disrupted, in at most 1 domain of zone (b: db-1; no known domain: db-2)";
+    let sentence = "2 nodes are disrupted (b: db-1; no known domain: db-2); at most 1 domain of zone may have disrupted nodes";
     assert_eq!(facts.used_room(), sentence);
-    assert_eq!(zones("ab", 2, None).used_room(), "0 nodes are disrupted, in at most 2 domains of zone");
-    assert_eq!(facts.limit_at_once(), "unavailable only in at most 1 domain of zone at once");
+    assert_eq!(
+        zones("ab", 2, None).used_room(),
+        "0 nodes are disrupted; at most 2 domains of zone may have disrupted nodes"
+    );
+    assert_eq!(facts.limit_at_once(), "nodes of at most 1 domain of zone unavailable at once");
 }
 
 #[test]
