@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::many::{OnFailure, for_each_concurrent};
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET};
-use crate::api::{GrantedBy, NodeName, SetName};
+use crate::api::{GrantedBy, LastNodes, NodeName, SetName};
 use crate::cache::live_pods::LivePods;
 use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
@@ -80,11 +80,8 @@ impl FleetScope {
         let live = self.live_pods(children).await?;
         // A pod that was not Ready for a moment has to be Ready for minReadySeconds again.
         let unbroken = self.spec.min_ready_seconds > 0;
-        let last = self.spec.last().filter(|last| !last.pod_labels.is_empty());
         let differs = |child: &&ChildFacts| {
-            let turn =
-                last.map(|last| Order::by_labels(last, self.cached(&self.pod_of(&child.name)).as_deref()));
-            if turn.is_some_and(|turn| turn != child.order) {
+            if self.is_placed_otherwise(child) {
                 return true;
             }
             if child.is_disrupted() {
@@ -95,6 +92,24 @@ impl FleetScope {
         };
         let differing: Vec<&str> = children.iter().filter(differs).map(|c| c.name.as_str()).collect();
         Ok((!differing.is_empty()).then(|| look_again_at(&differing)))
+    }
+
+    /// True if a pod is in another domain than a decision assumed, or is no longer, or only now, updated last. The last read of
+    /// the pods has updated the cache.
+    fn is_placed_otherwise(&self, child: &ChildFacts) -> bool {
+        let (topology, last) = (self.spec.topology(), self.labels_of_last());
+        if topology.is_none() && last.is_none() {
+            return false;
+        }
+        let pod = self.cached(&self.pod_of(&child.name));
+        let pod = pod.as_deref();
+        self.domain_at(child.ordinal, pod) != child.domain
+            || last.is_some_and(|last| Order::by_labels(last, pod) != child.order)
+    }
+
+    /// What selects the nodes that are updated last, if that is labels.
+    fn labels_of_last(&self) -> Option<&LastNodes> {
+        self.spec.last().filter(|last| !last.pod_labels.is_empty())
     }
 
     /// The nodes of `taken` whose main containers run, by what the API server itself shows. A decision that takes them
@@ -162,7 +177,9 @@ impl FleetScope {
     /// The fleet's pods, from the API server unless the last read is still valid.
     async fn live_pods(&self, children: &[ChildFacts]) -> Result<Arc<LivePods>, ClusterError> {
         let uid = &self.fleet.meta.uid;
-        if let Some(live) = self.caches.probes.live_pods.get(uid).filter(|live| live.is_fresh()) {
+        // A failover may have changed a label at any time.
+        let is_valid = |live: &Arc<LivePods>| live.is_fresh() && self.labels_of_last().is_none();
+        if let Some(live) = self.caches.probes.live_pods.get(uid).filter(is_valid) {
             return Ok(live);
         }
         let live = Arc::new(self.read_pods(children).await?);

@@ -171,10 +171,14 @@ impl FleetScope {
 
     /// The failure domain of a node.
     fn domain(&self, ordinal: i32, node: &str) -> Domain {
-        let topology = self.spec.topology();
-        let pod = topology.and_then(|_| self.pod_of_node(node));
-        let found = pod.as_ref().and_then(|pod| self.domain_of_pod(pod));
-        Domain::of(topology, ordinal, pod.as_deref(), found.as_deref())
+        let pod = self.spec.topology().and_then(|_| self.pod_of_node(node));
+        self.domain_at(ordinal, pod.as_deref())
+    }
+
+    /// The failure domain of a node with this pod.
+    pub(crate) fn domain_at(&self, ordinal: i32, pod: Option<&ObservedPod>) -> Domain {
+        let found = pod.and_then(|pod| self.domain_of_pod(pod));
+        Domain::of(self.spec.topology(), ordinal, pod, found.as_deref())
     }
 
     /// The value of the topology's label: a pod's own or, if Nodes are watched, that of its machine.
@@ -196,8 +200,14 @@ impl FleetScope {
                 Order::by_labels(last, self.pod_of_node(&node.meta.name).as_deref())
             }
             Some(last) => {
-                let said = node.status.sidecar.as_ref().filter(|s| s.pod_uid == node.status.pod_uid);
-                Order::by_role(last, said.map(|said| said.role.as_deref().unwrap_or_default()))
+                let is_unreachable = conditions::find(&node.status.conditions, SIDECAR_READY)
+                    .is_some_and(|c| c.reason == Reason::Unreachable.as_ref());
+                match node.status.sidecar.as_ref().filter(|s| s.pod_uid == node.status.pod_uid) {
+                    _ if is_unreachable => Order::by_role(last, None),
+                    Some(said) => Order::by_role(last, said.role.as_deref()),
+                    None if node.spec.as_ref().is_ok_and(|spec| spec.sidecar.is_some()) => Order::Unknown,
+                    None => Order::by_role(last, None),
+                }
             }
         }
     }

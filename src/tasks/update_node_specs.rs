@@ -49,8 +49,10 @@ impl Task for UpdateNodeSpecs {
             return Ok(if hooks::is_step_done(&facts, &fleet.rollout_target, step) {
                 Outcome::Done
             } else {
+                let turn = waits_for_turn(&facts, &fleet.rollout_target);
+                let turn = turn.map(|turn| format!("; {turn}")).unwrap_or_default();
                 Outcome::waiting(format!(
-                    "waiting for {size} nodes to be ready at the target: a step of the rollout"
+                    "waiting for {size} nodes to be ready at the target: a step of the rollout{turn}"
                 ))
             });
         }

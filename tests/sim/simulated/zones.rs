@@ -178,8 +178,7 @@ fn pods_without_a_domain_move_one_at_a_time_and_are_reported() {
         let strategy = json!({"topology": {"key": "row", "maxUnavailable": "100%"}});
         w.serve(in_zones(&w, 3, "rack", strategy)).await;
         let status = w.until("it is said", |s| condition(s, "TopologyKnown") == "False/LabelMissing").await;
-        let says =
-            "the pods of db-0, db-1, db-2 have no label row, so each of them counts as a domain of its own";
+        let says = "the pods of db-0, db-1, db-2 have no label row, nor have their machines";
         assert!(message(&status, "TopologyKnown").starts_with(says), "{status:#}");
         w.is_at_rest().await;
         let worst = watch(&w.cluster, &SIX[..3], |_| String::new());

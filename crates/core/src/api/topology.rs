@@ -19,7 +19,7 @@ pub struct Topology {
     #[schemars(range(min = 1, max = 10_000))]
     pub max_unavailable_domains: i32,
     /// The maximum number of nodes of a domain that may be unavailable: a number, or a percentage (rounded down, at least 1).
-    /// It replaces the fleet's number, unless all nodes are in the same domain.
+    /// It replaces the fleet's number, unless there are no more domains than `maxUnavailableDomains`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::schema::share")]
     pub max_unavailable: Option<IntOrString>,
@@ -29,7 +29,7 @@ pub struct Topology {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UpdateOrder {
-    /// The nodes that are updated once all others are available at the target. Windlass reads them again before each grant.
+    /// The nodes that are updated once all others are available at the target. Windlass reads labels again before each grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<LastNodes>,
 }

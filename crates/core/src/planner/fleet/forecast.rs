@@ -59,6 +59,10 @@ pub fn in_place(fleet: &str, facts: &FleetFacts, rollout_target: Option<&Rollout
     let mut facts = facts.clone().with(|f| f.spec.paused = false);
     for child in &mut facts.children {
         child.grant.again_at = None;
+        // Sidecars are asked for roles only during a rollout.
+        if child.order == Order::Unknown {
+            child.order = Order::Any;
+        }
     }
     let mut waves = Vec::new();
     // Every wave but the last moves a node, which bounds the loop. A node may be created at one revision and then moved

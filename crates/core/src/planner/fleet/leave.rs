@@ -1,6 +1,8 @@
 //! Decides which nodes leave, and when. A node is first asked to leave, and deleted once its own plan waits for nothing
 //! else. Until then the request can be withdrawn, and the node continues to serve. Pure.
 
+use std::ops::AddAssign;
+
 use chrono::{DateTime, Utc};
 
 use super::child::ChildFacts;
@@ -38,10 +40,17 @@ pub fn in_waves(facts: &FleetFacts) -> Leave {
 }
 
 /// How many nodes of a domain are moving or leaving, and how many are disrupted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Out {
     moving: i32,
     disrupted: i32,
+}
+
+impl AddAssign for Out {
+    fn add_assign(&mut self, other: Self) {
+        self.moving += other.moving;
+        self.disrupted += other.disrupted;
+    }
 }
 
 fn used_room(
@@ -49,20 +58,11 @@ fn used_room(
     is_moving: impl Fn(&ChildFacts) -> bool,
     is_disrupted: impl Fn(&ChildFacts) -> bool,
 ) -> ByDomain<Out> {
-    let mut room = ByDomain::<Out>::default();
-    for child in &facts.children {
-        let out = room.of(&child.domain);
-        out.moving += i32::from(is_moving(child));
-        out.disrupted += i32::from(is_disrupted(child));
-    }
-    for domain in facts.domains_of_missing() {
-        room.of(&domain).disrupted += 1;
-    }
-    for domain in facts.domains_of_shutting_down() {
-        let out = room.of(&domain);
-        (out.moving, out.disrupted) = (out.moving + 1, out.disrupted + 1);
-    }
-    room
+    let of = |child: &ChildFacts| Out {
+        moving: i32::from(is_moving(child)),
+        disrupted: i32::from(is_disrupted(child)),
+    };
+    ByDomain::count(facts, of, || Out { moving: 0, disrupted: 1 }, || Out { moving: 1, disrupted: 1 })
 }
 
 /// The candidates that may leave: first those whose main container does not run; then, while there is room, those that
@@ -80,14 +80,14 @@ fn those_with_room<'a>(
     for child in running {
         let counts = i32::from(child.is_moving(None) && !child.leave.asked);
         if room.has_room(facts, child, |out| out.moving, counts) {
-            room.of(&child.domain).moving += 1 - counts;
+            room.add(&child.domain, Out { moving: 1 - counts, disrupted: 0 });
             go.push(child.name.clone());
         }
     }
     for is_out in [true, false] {
         for child in others.iter().filter(|c| c.state().is_undisturbed() != is_out) {
             if room.has_room(facts, child, |out| out.disrupted, i32::from(is_out)) {
-                room.of(&child.domain).disrupted += i32::from(!is_out);
+                room.add(&child.domain, Out { moving: 0, disrupted: i32::from(!is_out) });
                 go.push(child.name.clone());
             }
         }

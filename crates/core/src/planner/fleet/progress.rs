@@ -7,7 +7,7 @@ use super::create::creation_revision;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, has_halted};
-use super::wave::LastPods;
+use super::wave::{LastPods, waits_for_turn};
 use crate::api::status::{MAX_PROBLEM_BYTES, UNCONVERGED_LIMIT};
 use crate::api::{NodeCounts, Problem, Reason, Unconverged};
 use crate::engine::sentence::cut;
@@ -130,7 +130,7 @@ pub fn unconverged(
         None => {}
     }
     // The same for all nodes, so it is computed once.
-    let waits = waits_for(facts);
+    let waits = waits_for(facts, rollout_target);
     let last_pods = LastPods::of(facts, rollout_target);
     for conflict in &facts.conflicts {
         named.add(0, conflict.name.as_str(), Reason::InvalidSpec, &conflict.message);
@@ -271,9 +271,12 @@ fn with_due(facts: &FleetFacts) -> impl Iterator<Item = (&ChildFacts, &Problem, 
 }
 
 /// What a serving node that needs a grant waits for.
-fn waits_for(facts: &FleetFacts) -> String {
+fn waits_for(facts: &FleetFacts, rollout_target: &RolloutTarget) -> String {
     if facts.spec.paused {
         return "the fleet is paused; the node gets its grant once spec.paused is false".to_owned();
+    }
+    if let Some(turn) = waits_for_turn(facts, rollout_target) {
+        return turn;
     }
     format!("{}; the node gets its grant when the wave has room", facts.used_room())
 }

@@ -2,6 +2,7 @@
 //! only limit. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::AddAssign;
 
 use chrono::{DateTime, Utc};
 
@@ -61,7 +62,7 @@ pub enum Order {
     Any,
     /// After all others.
     Last,
-    /// It is not known: its sidecar has not reported its role yet.
+    /// It is not known yet: its sidecar is about to be asked.
     Unknown,
 }
 
@@ -75,25 +76,51 @@ impl Order {
         if !last.pod_labels.is_empty() && pod.is_some_and(has_all) { Self::Last } else { Self::Any }
     }
 
-    /// The turn of a node whose sidecar reports this role; `None` if it has not answered.
+    /// The turn of a node whose sidecar reports this role. One whose role is not known may be the one that is updated last.
     #[must_use]
     pub fn by_role(last: &LastNodes, role: Option<&str>) -> Self {
-        match role {
-            None => Self::Unknown,
-            Some(role) if role == last.sidecar => Self::Last,
-            Some(_) => Self::Any,
-        }
+        if role.is_none_or(|role| role == last.sidecar) { Self::Last } else { Self::Any }
     }
 }
 
-/// Counts of nodes by domain.
-#[derive(Clone, Debug, Default)]
-pub(super) struct ByDomain<C>(BTreeMap<Domain, C>);
+/// Counts of nodes that are out of service in some sense, by domain.
+pub(super) struct ByDomain<C> {
+    /// Domains without such nodes may be missing.
+    counts: BTreeMap<Domain, C>,
+    /// How many nodes a domain has. Empty if nothing depends on that.
+    sizes: BTreeMap<Domain, i32>,
+}
 
-impl<C: Default> ByDomain<C> {
-    /// The counts of a domain.
-    pub(super) fn of(&mut self, domain: &Domain) -> &mut C {
-        self.0.entry(domain.clone()).or_default()
+impl<C: Default + PartialEq + AddAssign> ByDomain<C> {
+    /// Counts what `of` says of each node; and `missing` for each missing node, `ending` for each pod that ends although its
+    /// node was removed. The domain of these two is not known: each has one of its own.
+    pub(super) fn count(
+        facts: &FleetFacts,
+        of: impl Fn(&ChildFacts) -> C,
+        missing: impl Fn() -> C,
+        ending: impl Fn() -> C,
+    ) -> Self {
+        let mut by = Self { counts: BTreeMap::new(), sizes: BTreeMap::new() };
+        for child in &facts.children {
+            by.add(&child.domain, of(child));
+            if facts.spec.topology.as_ref().is_some_and(|topology| topology.max_unavailable.is_some()) {
+                *by.sizes.entry(child.domain.clone()).or_default() += 1;
+            }
+        }
+        for ordinal in facts.missing() {
+            by.add(&facts.domain_of_missing(ordinal), missing());
+        }
+        for (nth, _) in (1..).zip(&facts.shutting_down) {
+            by.add(&facts.domain_of_missing(-nth), ending());
+        }
+        by
+    }
+
+    /// Adds to the counts of a domain.
+    pub(super) fn add(&mut self, domain: &Domain, count: C) {
+        if count != C::default() {
+            *self.counts.entry(domain.clone()).or_default() += count;
+        }
     }
 
     /// True if one more node of the child's domain may be unavailable. `count`: how many nodes of a domain are. `own`: how
@@ -105,41 +132,39 @@ impl<C: Default> ByDomain<C> {
         count: impl Fn(&C) -> i32,
         own: i32,
     ) -> bool {
-        let others = |(domain, counts): (&Domain, &C)| {
-            let own = if *domain == child.domain { own } else { 0 };
-            (domain == &child.domain, count(counts) - own)
-        };
-        let (mut total, mut within, mut domains) = (0, 0, 0);
-        for (is_same, others) in self.0.iter().map(others) {
-            total += others;
-            match is_same {
-                true => within = others,
-                false => domains += i32::from(others > 0),
+        let (mut total, mut within, mut domains) = (-own, -own, 0);
+        for (domain, counts) in &self.counts {
+            let found = count(counts);
+            total += found;
+            if *domain == child.domain {
+                within += found;
+            } else {
+                domains += i32::from(found > 0);
             }
         }
         let Some(topology) = &facts.spec.topology else { return total < facts.spec.max_unavailable };
-        let in_domain = match share_of(facts, topology, &child.domain) {
+        let in_domain = match self.share_of(topology, &child.domain) {
             Some(most) => within < most,
             None => total < facts.spec.max_unavailable,
         };
         in_domain && domains < topology.max_unavailable_domains
     }
-}
 
-/// How many nodes of a domain may be unavailable; `None` if the number of the fleet applies: the topology has none, or it
-/// separates no nodes.
-fn share_of(facts: &FleetFacts, topology: &Topology, domain: &Domain) -> Option<i32> {
-    let share = topology.max_unavailable.as_ref()?;
-    let mut all = facts.children.iter();
-    let separates = all.any(|child| child.domain.name().is_some() && child.domain != *domain);
-    let nodes = facts.children.iter().filter(|child| child.domain == *domain).count();
-    separates.then(|| match share {
-        IntOrString::Int(most) => (*most).max(1),
-        IntOrString::String(text) => {
-            let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<usize>().ok());
-            percent.map_or(1, |percent| i32::try_from(nodes * percent / 100).unwrap_or(i32::MAX)).max(1)
-        }
-    })
+    /// How many nodes of a domain may be unavailable; `None` if the number of the fleet applies: the topology has none, or so few
+    /// domains that all of them may have unavailable nodes, and with them the whole fleet.
+    fn share_of(&self, topology: &Topology, domain: &Domain) -> Option<i32> {
+        let share = topology.max_unavailable.as_ref()?;
+        let known = self.sizes.keys().filter(|domain| domain.name().is_some()).count();
+        let separates = i32::try_from(known).is_ok_and(|known| known > topology.max_unavailable_domains);
+        let nodes = self.sizes.get(domain).copied().unwrap_or_default();
+        separates.then(|| match share {
+            IntOrString::Int(most) => (*most).max(1),
+            IntOrString::String(text) => {
+                let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<i32>().ok());
+                percent.map_or(1, |percent| nodes.saturating_mul(percent) / 100).max(1)
+            }
+        })
+    }
 }
 
 /// How many nodes may be unavailable at once, in words.
@@ -160,15 +185,6 @@ impl FleetFacts {
     #[must_use]
     pub fn domain_of_missing(&self, ordinal: i32) -> Domain {
         Domain::of(self.spec.topology.as_ref(), ordinal, None, None)
-    }
-
-    pub(super) fn domains_of_missing(&self) -> impl Iterator<Item = Domain> {
-        self.missing().into_iter().map(|ordinal| self.domain_of_missing(ordinal))
-    }
-
-    /// The domains of the pods that end although their nodes were removed: each has one of its own.
-    pub(super) fn domains_of_shutting_down(&self) -> impl Iterator<Item = Domain> {
-        (1..).zip(&self.shutting_down).map(|(nth, _)| self.domain_of_missing(-nth))
     }
 
     /// How much of the wave is used, in words.
@@ -237,8 +253,8 @@ pub(super) fn report(
         return;
     };
     let message = format!(
-        "the pods of {} have no label {}, so each of them counts as a domain of its own. Kubernetes copies zone and region to \
-         pods that it schedules from version 1.35 on; for other pods and labels, run the operator with --topology-from-nodes",
+        "the pods of {} have no label {}, nor have their machines, as far as the operator reads them (--topology-from-nodes), so \
+         each counts as a domain of its own",
         some_of(&unlabelled),
         topology.key
     );

@@ -3,7 +3,7 @@
 //! trace breaks the wave, completes a rollout falsely, or blocks it forever (`planner/fleet/tests/traces.rs`).
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 use super::child::ChildFacts;
 use super::create::has_failed;
@@ -54,7 +54,7 @@ pub struct Grant {
 pub(super) struct Used(ByDomain<Counts>);
 
 /// How many nodes of a domain use the wave.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     disrupted: i32,
     moving: i32,
@@ -64,25 +64,29 @@ pub(super) struct Counts {
     mute: i32,
 }
 
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.disrupted += other.disrupted;
+        self.moving += other.moving;
+        self.stopped += other.stopped;
+        self.mute += other.mute;
+    }
+}
+
 impl Used {
     pub(super) fn of(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Self {
-        let mut used = ByDomain::<Counts>::default();
-        for child in &facts.children {
+        let of = |child: &ChildFacts| {
             let target = facts.target_for(child, rollout_target).map(|target| &target.hash);
-            let counts = used.of(&child.domain);
-            counts.disrupted += i32::from(child.counts_as_disrupted());
-            counts.moving += i32::from(child.is_moving(target));
-            counts.stopped += i32::from(is_stopped(facts, child, rollout_target));
-            counts.mute += i32::from(child.state().is_unreachable_and_idle());
-        }
-        for domain in facts.domains_of_missing() {
-            used.of(&domain).disrupted += 1;
-        }
-        for domain in facts.domains_of_shutting_down() {
-            let counts = used.of(&domain);
-            (counts.disrupted, counts.moving) = (counts.disrupted + 1, counts.moving + 1);
-        }
-        Self(used)
+            Counts {
+                disrupted: i32::from(child.counts_as_disrupted()),
+                moving: i32::from(child.is_moving(target)),
+                stopped: i32::from(is_stopped(facts, child, rollout_target)),
+                mute: i32::from(child.state().is_unreachable_and_idle()),
+            }
+        };
+        let missing = || Counts { disrupted: 1, ..Counts::default() };
+        let ending = || Counts { disrupted: 1, moving: 1, ..Counts::default() };
+        Self(ByDomain::count(facts, of, missing, ending))
     }
 
     /// The clause under which the pod of a node that exists and is not moving may be replaced, if there is room.
@@ -122,11 +126,13 @@ impl Used {
         rollout_target: &RolloutTarget,
         target: Option<&PodTemplateHash>,
     ) {
-        let counts = self.0.of(&child.domain);
-        counts.stopped -= i32::from(is_stopped(facts, child, rollout_target));
-        counts.moving += i32::from(!child.is_moving(target));
-        counts.disrupted += i32::from(!child.counts_as_disrupted());
-        counts.mute -= i32::from(child.state().is_unreachable_and_idle());
+        let more = Counts {
+            disrupted: i32::from(!child.counts_as_disrupted()),
+            moving: i32::from(!child.is_moving(target)),
+            stopped: -i32::from(is_stopped(facts, child, rollout_target)),
+            mute: -i32::from(child.state().is_unreachable_and_idle()),
+        };
+        self.0.add(&child.domain, more);
     }
 }
 
@@ -172,7 +178,7 @@ fn clause(
         NodeState::InFlight(_, Health::Unreachable { .. }) | NodeState::NeverStarted => Health::Down,
         NodeState::InFlight(_, health) | NodeState::Drifted(health) | NodeState::AtRest(health) => health,
     };
-    let is_down = matches!(health, Health::Down | Health::Starting);
+    let is_down = health == Health::Down;
     if is_down && child.pod.failed && !runs {
         return Some(Clause::Failed);
     }
@@ -262,15 +268,21 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     });
     let mut used = Used::of(facts, rollout_target);
     let mut last_pods = LastPods::of(facts, rollout_target);
+    // Before anything is granted: what is granted here is not available at the target yet.
+    let is_last_due = !waits_before_last(facts, rollout_target, &last_pods);
     let mut grants = Vec::new();
     for of in candidates {
         let Candidate { child, revision, target } = of;
         let Some(clause) = clause(facts, child, revision, &target.hash, &used) else { continue };
         // One that is down moves all the same: it would take room from the others for good.
         let serves = clause == Clause::Serving || child.pod.ready;
-        let waits = clause == Clause::Serving
-            && (facts.awaits_lower(child) || !is_its_turn(facts, child, rollout_target, &last_pods));
-        if waits || serves && last_pods.hold(child) {
+        let is_its_turn = match child.order {
+            Order::Any => true,
+            Order::Last => is_last_due,
+            Order::Unknown => false,
+        };
+        let waits = clause == Clause::Serving && facts.awaits_lower(child);
+        if waits || serves && last_pods.hold(child) || child.pod.ready && !is_its_turn {
             continue;
         }
         last_pods.count(child);
@@ -328,27 +340,11 @@ fn candidates<'a>(facts: &'a FleetFacts, rollout_target: &'a RolloutTarget) -> V
         .collect()
 }
 
-/// True if a node that serves may be updated now, by `order`. One that is updated last waits until all others are at their
-/// target and available. It does not wait for pods that themselves wait for it to move ([`LastPods`]), or that a user
-/// suspended.
-fn is_its_turn(
-    facts: &FleetFacts,
-    child: &ChildFacts,
-    rollout_target: &RolloutTarget,
-    last_pods: &LastPods,
-) -> bool {
-    match child.order {
-        Order::Any => true,
-        Order::Unknown => false,
-        Order::Last => nodes_before_last(facts, rollout_target, last_pods).next().is_none(),
-    }
-}
-
 /// What the nodes wait for that are updated last, if only these are left; or that a sidecar has not reported its role.
 #[must_use]
 pub fn waits_for_turn(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Option<String> {
     let left: Vec<&ChildFacts> =
-        facts.wanted().filter(|child| !facts.is_granted(child, rollout_target)).collect();
+        facts.wanted().filter(|child| !facts.is_granted(child, rollout_target) && child.pod.ready).collect();
     let unknown: Vec<&str> =
         left.iter().filter(|child| child.order == Order::Unknown).map(|child| child.name.as_str()).collect();
     if !unknown.is_empty() {
@@ -358,44 +354,59 @@ pub fn waits_for_turn(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Opt
         return None;
     }
     let last_pods = LastPods::of(facts, rollout_target);
-    let others: Vec<&str> =
-        nodes_before_last(facts, rollout_target, &last_pods).map(|child| child.name.as_str()).collect();
+    let others = nodes_before_last(facts, rollout_target, &last_pods);
+    let missing = missing_before_last(facts, rollout_target).map(|ordinal| format!("ordinal {ordinal}"));
+    let others: Vec<String> = others.map(|child| child.name.to_string()).chain(missing).collect();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
     (!others.is_empty()).then(|| {
         format!("waiting for {} to be available before the nodes that order.last selects", some_of(&others))
+    })
+}
+
+/// True if other nodes have to be at their target and available before those that are updated last.
+fn waits_before_last(facts: &FleetFacts, rollout_target: &RolloutTarget, last_pods: &LastPods) -> bool {
+    nodes_before_last(facts, rollout_target, last_pods).next().is_some()
+        || missing_before_last(facts, rollout_target).next().is_some()
+}
+
+/// The lowest ordinal of the nodes that are updated before those that are updated last. The rollout waits for none that the
+/// partition holds.
+fn first_before_last(facts: &FleetFacts, rollout_target: &RolloutTarget) -> i32 {
+    facts.moves_from(rollout_target).max(facts.held_below())
+}
+
+fn missing_before_last(facts: &FleetFacts, rollout_target: &RolloutTarget) -> impl Iterator<Item = i32> {
+    let from = first_before_last(facts, rollout_target);
+    facts.missing().into_iter().filter(move |ordinal| *ordinal >= from)
+}
+
+/// The nodes that have to be at their target and available before those that are updated last, and are not. Not those that
+/// wait for the others to move ([`LastPods`]), or that a user suspended.
+fn nodes_before_last<'a>(
+    facts: &'a FleetFacts,
+    rollout_target: &'a RolloutTarget,
+    last_pods: &'a LastPods,
+) -> impl Iterator<Item = &'a ChildFacts> {
+    let from = first_before_last(facts, rollout_target);
+    let others = facts.wanted().filter(move |c| c.order != Order::Last && c.ordinal >= from);
+    others.filter(move |c| {
+        let is_left = !facts.is_granted(c, rollout_target) && !last_pods.hold(c);
+        is_left || (c.counts_as_disrupted() && !c.controller.suspended)
     })
 }
 
 /// Why a pod that serves may not be replaced now, in a sentence: others have gone down since it was granted.
 #[must_use]
 pub fn keeps_for_others(facts: &FleetFacts, child: &ChildFacts) -> Option<String> {
-    let mut down = ByDomain::<i32>::default();
-    for other in facts.children.iter().filter(|other| other.name != child.name) {
-        *down.of(&other.domain) += i32::from(!other.pod.available);
-    }
-    for domain in facts.domains_of_shutting_down() {
-        *down.of(&domain) += 1;
-    }
-    if down.has_room(facts, child, |down| *down, 0) {
+    let down = |other: &ChildFacts| i32::from(other.name != child.name && !other.pod.available);
+    let by_domain = ByDomain::count(facts, down, || 1, || 1);
+    if by_domain.has_room(facts, child, |down| *down, 0) {
         return None;
     }
     let others = facts.children.iter().filter(|other| other.name != child.name && !other.pod.available);
     let names = others.map(|other| other.name.as_str());
     let names: Vec<&str> = names.chain(facts.shutting_down.iter().map(String::as_str)).collect();
-    Some(format!("waiting for other pods to become available: {} are not, but this pod is", some_of(&names)))
-}
-
-/// The nodes that have to be at their target and available before those that are updated last, and are not.
-pub(super) fn nodes_before_last<'a>(
-    facts: &'a FleetFacts,
-    rollout_target: &'a RolloutTarget,
-    last_pods: &'a LastPods,
-) -> impl Iterator<Item = &'a ChildFacts> {
-    let from = facts.moves_from(rollout_target);
-    let others = facts.wanted().filter(move |c| c.order != Order::Last && c.ordinal >= from);
-    others.filter(move |c| {
-        let is_left = !facts.is_granted(c, rollout_target) && !last_pods.hold(c);
-        is_left || (c.counts_as_disrupted() && !c.controller.suspended)
-    })
+    Some(format!("waiting for other pods to become available: {}", some_of(&names)))
 }
 
 /// The grants of what runs after an abort, for nodes that run another hash than the granted one. Skips spent grants. The

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::super::facts::Group;
 use super::super::forecast;
 use super::super::leave;
 use super::super::topology::{Domain, Order};
@@ -64,7 +65,9 @@ fn nodes_of_one_domain_move_together_and_domains_one_after_another() {
         ("aabbb", 1, Some("1"), vec!["4", "3", "2", "1", "0"]),
         ("aaaab", 1, Some("50%"), vec!["4", "3 2", "1 0"]),
         ("abcabc", 2, Some("100%"), vec!["5 2 4 1", "3 0"]),
-        ("abcabc", 3, Some("1"), vec!["5 4 3", "2 1 0"]),
+        ("abcdabcd", 3, Some("1"), vec!["7 6 5", "3 2 1", "4", "0"]),
+        // All domains could be unavailable at once.
+        ("abab", 2, Some("100%"), vec!["3", "1", "2", "0"]),
         // Without a number of its own, that of the fleet applies.
         ("abcabc", 1, None, vec!["5", "2", "4", "1", "3", "0"]),
         ("abcabc", 2, None, vec!["5", "2", "4", "1", "3", "0"]),
@@ -150,6 +153,46 @@ fn last_nodes_wait_until_all_others_are_available() {
 }
 
 #[test]
+fn pods_granted_in_the_same_pass_are_waited_for() {
+    // Two StatefulSets: in that of ordinals 0 and 1 all are last, in the other one each pod waits for the others.
+    let group = |ordinals: std::ops::Range<i32>| Group {
+        renderings: fleet(1).renderings,
+        is_ordered: false,
+        incomplete: Some("v2".into()),
+        ordinals,
+    };
+    let facts =
+        last(fleet(4).wanting("v2").at_most(2), &[0, 1]).with(|f| f.groups = vec![group(2..4), group(0..2)]);
+    assert_eq!(granted(&facts), ["3"]);
+    assert_eq!(
+        waves(&facts),
+        ["3", "1", "2", "0"],
+        "of two that wait for each other, the primary goes first"
+    );
+}
+
+#[test]
+fn primary_that_is_ready_is_not_updated_first_because_it_is_not_available_yet() {
+    let starting = |c: ChildFacts| c.with(|f| f.pod.available = false);
+    let facts = last(fleet(3).wanting("v2").at_most(2).but(0, starting), &[0]);
+    assert_eq!(granted(&facts), ["2"]);
+    // Nor is any other node, if another one is down.
+    let facts = fleet(3).wanting("v2").but(0, starting).but(2, |c| c.granted("v2").converged().down());
+    assert_eq!(granted(&facts), Vec::<String>::new());
+}
+
+#[test]
+fn missing_node_is_waited_for_and_one_below_the_partition_is_not() {
+    let done = |c: ChildFacts| c.granted("v2").converged();
+    let facts = || last(fleet(4).wanting("v2").at_most(2), &[2]).but(3, done).but(1, done);
+    assert_eq!(granted(&facts().without(0)), Vec::<String>::new());
+    let sentence = waits_for_turn(&facts().without(0), &to("v2")).unwrap();
+    assert!(sentence.starts_with("waiting for ordinal 0 to be available"), "{sentence}");
+    let held = facts().held_below_ordinal(1).but(0, ChildFacts::down);
+    assert_eq!(granted(&held), ["2"]);
+}
+
+#[test]
 fn node_whose_role_is_unknown_waits_for_it() {
     let facts = fleet(2).wanting("v2").with(|f| f.children[1].order = Order::Unknown);
     assert_eq!(granted(&facts), ["0"]);
@@ -177,7 +220,7 @@ fn turn_is_read_from_labels_or_the_role() {
     let role = SidecarStatus { role: Some("leader".to_owned()), ..SidecarStatus::default() }.role;
     assert_eq!(Order::by_role(&by_role, role.as_deref()), Order::Last);
     assert_eq!(Order::by_role(&by_role, Some("")), Order::Any);
-    assert_eq!(Order::by_role(&by_role, None), Order::Unknown);
+    assert_eq!(Order::by_role(&by_role, None), Order::Last, "it may be the leader");
 }
 
 #[test]
@@ -225,7 +268,7 @@ fn nodes_without_a_domain_are_reported() {
     assert!(
         conditions[0]
             .message
-            .starts_with("the pods of db-1, db-2 have no label zone, so each of them counts")
+            .starts_with("the pods of db-1, db-2 have no label zone, nor have their machines")
     );
 }
 
