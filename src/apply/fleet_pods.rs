@@ -103,7 +103,7 @@ impl FleetScope {
         }
         let pod = self.cached(&self.pod_of(&child.name));
         let pod = pod.as_deref();
-        self.domain_at(child.ordinal, pod) != child.domain
+        self.domain_at(child.ordinal, child.name.as_str(), pod) != child.domain
             || last.is_some_and(|last| Order::by_labels(last, pod) != child.order)
     }
 

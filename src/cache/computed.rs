@@ -187,6 +187,8 @@ pub struct Computed {
     pub settled: Remembered<str, Arc<Settled>>,
     /// By fleet UID: the nodes whose claims already follow the fleet's spec, for one state of the claims.
     pub released: Remembered<str, Arc<Settled>>,
+    /// By fleet UID and node name: the key of a topology, and the domain in which the node's pod last was.
+    pub domains: Remembered<str, (String, String)>,
 }
 
 impl Computed {
@@ -198,6 +200,7 @@ impl Computed {
             rendered,
             settled,
             released,
+            domains,
             // By content, which many objects share.
             rollout_hashes: _,
             template_hashes: _,
@@ -208,6 +211,7 @@ impl Computed {
         rendered.forget(uid);
         settled.forget(uid);
         released.forget(uid);
+        domains.forget(uid);
     }
 
     /// The number of entries about objects, by the name of the map.
@@ -219,6 +223,7 @@ impl Computed {
             ("rendered", self.rendered.size()),
             ("settled", self.settled.size()),
             ("released", self.released.size()),
+            ("domains", self.domains.size()),
         ]
     }
 }

@@ -11,7 +11,7 @@ use crate::api::conditions::{self, READY, SIDECAR_READY, Truth};
 use crate::api::names::{place_of, pod_name};
 use crate::api::{
     AtHook, GrantId, HookPoint, NodeName, NodePhase, PodTemplateHash, RawPlan, Reason, RemovalId,
-    RolloutHash, SetName, TaskId, TaskType,
+    RolloutHash, SetName, TaskId, TaskType, Topology,
 };
 use crate::cache::Sighting;
 use crate::cache::computed::ReadPlan;
@@ -172,19 +172,32 @@ impl FleetScope {
     /// The failure domain of a node.
     fn domain(&self, ordinal: i32, node: &str) -> Domain {
         let pod = self.spec.topology().and_then(|_| self.pod_of_node(node));
-        self.domain_at(ordinal, pod.as_deref())
+        self.domain_at(ordinal, node, pod.as_deref())
     }
 
-    /// The failure domain of a node with this pod.
-    pub(crate) fn domain_at(&self, ordinal: i32, pod: Option<&ObservedPod>) -> Domain {
-        let found = pod.and_then(|pod| self.domain_of_pod(pod));
-        Domain::of(self.spec.topology(), ordinal, pod, found.as_deref())
+    /// The failure domain of a node with this pod. Until a pod is scheduled, it is that of the previous one.
+    pub(crate) fn domain_at(&self, ordinal: i32, node: &str, pod: Option<&ObservedPod>) -> Domain {
+        let Some(topology) = self.spec.topology() else { return Domain::Fleet };
+        let (known, place) = (&self.caches.computed.domains, format!("{}/{node}", self.fleet.meta.uid));
+        match pod {
+            Some(pod) if let Some(found) = self.domain_of_pod(topology, pod) => {
+                known.put(&place, (topology.key.clone(), found.clone()));
+                Domain::Named(found)
+            }
+            Some(pod) if !pod.machine.is_empty() => Domain::Unlabelled(ordinal),
+            Some(_) | None => match known.get(&place).filter(|(key, _)| *key == topology.key) {
+                Some((_, domain)) => Domain::Named(domain),
+                None => Domain::Unplaced(ordinal),
+            },
+        }
     }
 
-    /// The value of the topology's label: a pod's own or, if Nodes are watched, that of its machine.
-    pub(super) fn domain_of_pod(&self, pod: &ObservedPod) -> Option<String> {
-        let key = &self.spec.topology()?.key;
-        let value = |meta: &Meta| meta.label(key).filter(|value| !value.is_empty()).map(str::to_owned);
+    /// The value of the topology's label: a pod's own or, if Nodes are watched, that of its machine. An empty one says nothing.
+    fn domain_of_pod(&self, topology: &Topology, pod: &ObservedPod) -> Option<String> {
+        let value = |meta: &Meta| {
+            let value = meta.label(&topology.key).filter(|value| !value.is_empty());
+            value.map(str::to_owned)
+        };
         value(&pod.meta).or_else(|| value(&self.view.machines.get(&Key::new("", pod.machine.as_str()))?.meta))
     }
 

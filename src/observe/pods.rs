@@ -215,15 +215,14 @@ impl FleetScope {
         let target = self.fleet.status.rollout.as_ref().map(crate::api::Rollout::target);
         let requested = self.requested();
         let rejected = self.fleet.status.rejected.clone().filter(|rejected| requested == *rejected.hash);
-        let domain = |pod: &Arc<ObservedPod>| Some((pod.meta.name.clone(), self.domain_of_pod(pod)?));
-        let domains = sets.iter().flat_map(|set| set.pods.iter().filter_map(domain)).collect();
+        let domain =
+            |ordinal: i32, name: &str| self.domain_at(ordinal, name, self.cached_pod(name).as_deref());
         let pods = pods::observe(&PodsInput {
             sets: &sets,
             plans: &plans,
             moves: &of.moves(),
             draining: &self.view.draining(),
-            topology: self.spec.topology(),
-            domains: &domains,
+            domain: &domain,
             last: self.spec.last(),
             target: target.as_ref(),
             rejected: rejected.as_ref(),

@@ -16,7 +16,7 @@ use crate::api::names::ANNOTATION_UPDATE_STRATEGY;
 use crate::api::status::MAX_PROBLEM_BYTES;
 use crate::api::{
     AtHook, Ending, GrantId, LastNodes, NodeName, PodMove, PodTemplateHash, Problem, Reason, Rejected,
-    RestartTime, RolloutHash, StatefulSetStatus, TaskType, Topology, Unconverged,
+    RestartTime, RolloutHash, StatefulSetStatus, TaskType, Unconverged,
 };
 use crate::engine::sentence::cut;
 use crate::engine::{Plan, TaskState};
@@ -53,8 +53,11 @@ pub struct PodPlan {
     pub plan: Plan,
 }
 
+/// Tells the failure domain of a pod.
+pub type DomainOf<'a> = &'a dyn Fn(i32, &str) -> Domain;
+
 /// Everything that the facts about pods are computed from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct PodsInput<'a> {
     /// The StatefulSets, in the order in which they are updated.
     pub sets: &'a [PodSet],
@@ -64,10 +67,8 @@ pub struct PodsInput<'a> {
     pub moves: &'a BTreeMap<String, PodMove>,
     /// The machines that are being drained.
     pub draining: &'a Draining,
-    /// `strategy.topology`.
-    pub topology: Option<&'a Topology>,
-    /// The domains of the pods, by name, as far as they are known.
-    pub domains: &'a BTreeMap<String, String>,
+    /// The failure domain of a pod, by ordinal and name.
+    pub domain: DomainOf<'a>,
     /// `strategy.order.last`.
     pub last: Option<&'a LastNodes>,
     /// The target of the active rollout, if there is one.
@@ -420,7 +421,7 @@ impl Of<'_> {
             sidecar: None,
             at_hook: plan.and_then(AtHook::of),
             growth: Growth::Done,
-            domain: Domain::of(input.topology, ordinal, pod, input.domains.get(name).map(String::as_str)),
+            domain: (input.domain)(ordinal, name),
             order: input.last.map_or(Order::Any, |last| Order::by_labels(last, pod)),
         })
     }

@@ -21,29 +21,13 @@ pub enum Domain {
     Fleet,
     /// The value of the label.
     Named(String),
-    /// The node with this ordinal alone: its pod is not on a machine yet.
+    /// The node with this ordinal alone: its pod is not on a machine yet, and where the last one was is not known.
     Unplaced(i32),
     /// The node with this ordinal alone: neither its pod nor, as far as is known, its machine has the label.
     Unlabelled(i32),
 }
 
 impl Domain {
-    /// The domain of a node. `found`: what the label of its pod or machine says. An empty value says nothing.
-    #[must_use]
-    pub fn of(
-        topology: Option<&Topology>,
-        ordinal: i32,
-        pod: Option<&ObservedPod>,
-        found: Option<&str>,
-    ) -> Self {
-        match (topology, found.filter(|value| !value.is_empty())) {
-            (None, _) => Self::Fleet,
-            (Some(_), Some(value)) => Self::Named(value.to_owned()),
-            (Some(_), None) if pod.is_some_and(|pod| !pod.machine.is_empty()) => Self::Unlabelled(ordinal),
-            (Some(_), None) => Self::Unplaced(ordinal),
-        }
-    }
-
     /// The value of the label, if it is known.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
@@ -184,7 +168,7 @@ impl FleetFacts {
     /// The domain of a node without a pod.
     #[must_use]
     pub fn domain_of_missing(&self, ordinal: i32) -> Domain {
-        Domain::of(self.spec.topology.as_ref(), ordinal, None, None)
+        if self.spec.topology.is_some() { Domain::Unplaced(ordinal) } else { Domain::Fleet }
     }
 
     /// How much of the wave is used, in words.

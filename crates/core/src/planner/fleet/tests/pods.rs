@@ -15,7 +15,7 @@ use crate::planner::fleet::pods::{
     Mode, PodPlan, PodSet, PodsInput, completed, desired, observe, pod_hash, revision_of,
 };
 use crate::planner::fleet::state::{Flight, Health, NodeState};
-use crate::planner::fleet::{Clause, FleetFacts, RolloutTarget, next_grants};
+use crate::planner::fleet::{Clause, Domain, FleetFacts, RolloutTarget, next_grants};
 
 fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_900_000_000, 0).unwrap()
@@ -92,7 +92,6 @@ fn plan(pod: &str, target: &str, replaced: bool) -> PodPlan {
 }
 
 static NO_MOVES: BTreeMap<String, PodMove> = BTreeMap::new();
-static NO_DOMAINS: BTreeMap<String, String> = BTreeMap::new();
 static NO_MACHINES: Draining = Draining::Machines(BTreeMap::new());
 
 fn input<'a>(sets: &'a [PodSet], plans: &'a [PodPlan]) -> PodsInput<'a> {
@@ -101,8 +100,7 @@ fn input<'a>(sets: &'a [PodSet], plans: &'a [PodPlan]) -> PodsInput<'a> {
         plans,
         moves: &NO_MOVES,
         draining: &NO_MACHINES,
-        topology: None,
-        domains: &NO_DOMAINS,
+        domain: &|_, _| Domain::Fleet,
         last: None,
         target: None,
         rejected: None,

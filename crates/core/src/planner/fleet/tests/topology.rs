@@ -272,21 +272,6 @@ fn nodes_without_a_domain_are_reported() {
     );
 }
 
-#[test]
-fn domain_is_the_label_of_a_pod_on_a_machine() {
-    let topology = Topology { key: "zone".to_owned(), ..Topology::default() };
-    let pod = |machine: &str| {
-        ObservedPod::read(&serde_json::json!({"metadata": {"name": "db-0-0"}, "spec": {"nodeName": machine}}))
-    };
-    let of = |pod: Option<&ObservedPod>, found| Domain::of(Some(&topology), 4, pod, found);
-    assert_eq!(of(Some(&pod("m1")), Some("a")), Domain::Named("a".to_owned()));
-    assert_eq!(of(Some(&pod("m1")), Some("")), Domain::Unlabelled(4), "an empty value says nothing");
-    assert_eq!(of(Some(&pod("m1")), None), Domain::Unlabelled(4));
-    assert_eq!(of(Some(&pod("")), None), Domain::Unplaced(4));
-    assert_eq!(of(None, None), Domain::Unplaced(4));
-    assert_eq!(Domain::of(None, 4, None, Some("a")), Domain::Fleet);
-}
-
 proptest! {
     /// Whatever is down: a node that serves is granted something only if no more domains are disrupted afterwards than may be,
     /// and no more nodes of its domain.
