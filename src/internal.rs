@@ -21,7 +21,8 @@ pub use crate::hooks::{HookRules, Values};
 pub use crate::listen::listen;
 pub use crate::metrics::CONTENT_TYPE;
 pub use crate::observe::node_scope::{Belongs, belongs};
-pub use crate::probe::hooks::{HookOwner, HookProber, HttpHookClient};
+pub use crate::outward::{HttpClient, KeptConnections};
+pub use crate::probe::hooks::{HookOwner, HookProber};
 pub use crate::sidecar::url::parse_http;
 pub use crate::tasks::hooks::{
     About, DeletedJobs, HookList, HookScope, JobOwner, Unfit, check_all, delete_jobs,

@@ -62,6 +62,7 @@ mod listen;
 mod metrics;
 mod observe;
 pub mod operator;
+mod outward;
 mod probe;
 pub mod sidecar;
 pub mod tasks;

@@ -30,8 +30,9 @@ use crate::controller::{
 };
 use crate::engine::{Env, Recipe, RecipeError, Registry, Task, backoff};
 use crate::hooks::HookRules;
+use crate::outward::{HttpClient, KeptConnections};
 use crate::probe::SidecarProber;
-use crate::probe::hooks::{HookOwner, HookProber, HttpHookClient, WhileLeading};
+use crate::probe::hooks::{HookOwner, HookProber, WhileLeading};
 use crate::render::RenderOptions;
 use crate::sidecar::{HttpSidecar, SidecarClient};
 use crate::traces::{Spans, Traces};
@@ -46,6 +47,7 @@ use windlass_kube_port::{Cluster, Key, Kind, KubeCluster, View};
 use lease::{Candidate, Election, Fence};
 
 pub use crate::hooks::{Host, PrometheusUrl};
+pub use crate::outward::{FileAccess, Origin, Trust};
 pub use crate::probe::hooks::{HookClient, HookReply, HookRequest};
 pub use health::Health;
 pub use windlass_kube_port::client::connect;
@@ -73,12 +75,6 @@ pub enum OperatorError {
     /// Another replica leads now, or the lease could not be renewed: this process has to be restarted.
     #[error("this replica lost the lease {0} and stops; after a restart it is on standby")]
     LostLease(String),
-    /// The HTTP client for sidecars could not be created.
-    #[error("{0}")]
-    Sidecars(String),
-    /// The HTTP client for hooks could not be created.
-    #[error("{0}")]
-    Hooks(String),
 }
 
 /// The operator: the controllers of fleets and nodes, and what they need to run.
@@ -261,6 +257,13 @@ impl Operator {
         self
     }
 
+    /// Sets the certificates and credentials for that Prometheus server.
+    #[must_use]
+    pub fn prometheus_access(mut self, access: FileAccess) -> Self {
+        self.hook_rules.prometheus_access = access;
+        self
+    }
+
     /// Sets the client for the peers of hooks.
     #[must_use]
     pub fn hook_client(mut self, client: Arc<dyn HookClient>) -> Self {
@@ -307,13 +310,11 @@ impl Operator {
         self.registry.check_all()?;
         let sidecars: Arc<dyn SidecarClient> = match &self.sidecars {
             Some(sidecars) => sidecars.clone(),
-            None => {
-                Arc::new(HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT).map_err(OperatorError::Sidecars)?)
-            }
+            None => Arc::new(HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT)),
         };
         let hooks: Arc<dyn HookClient> = match &self.hook_client {
             Some(client) => client.clone(),
-            None => Arc::new(HttpHookClient::new().map_err(OperatorError::Hooks)?),
+            None => Arc::new(HttpClient::new(KeptConnections::None)),
         };
         let peers = Peers { sidecars, hooks };
         let registry = Arc::new(self.registry.clone());

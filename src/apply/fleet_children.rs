@@ -388,12 +388,22 @@ fn sidecar_ops(live: Option<&Sidecar>, wanted: Option<&Sidecar>) -> Vec<PatchOp>
             }
         }
         (Some(live), Some(wanted)) => {
-            // Until its sidecar is injected, a node's sidecar is queried at the old URL.
-            if live.url != wanted.url && (live.is_injected() || !wanted.url.is_empty()) {
-                ops.push(PatchOp::set("/spec/sidecar/url", json!(wanted.url)));
-            }
-            if live.token_secret != wanted.token_secret {
-                ops.push(PatchOp::set("/spec/sidecar/tokenSecret", json!(wanted.token_secret)));
+            // Until its sidecar is injected, a node's sidecar is queried at the old URL, in the old way.
+            if live.is_injected() || !wanted.url.is_empty() {
+                if live.url != wanted.url {
+                    ops.push(PatchOp::set("/spec/sidecar/url", json!(wanted.url)));
+                }
+                if live.tls != wanted.tls {
+                    let value = || json!(wanted.tls);
+                    ops.push(set_or_remove("/spec/sidecar/tls", wanted.tls.is_none(), value));
+                }
+                if live.auth != wanted.auth {
+                    let value = || json!(wanted.auth);
+                    ops.push(set_or_remove("/spec/sidecar/auth", wanted.auth.is_none(), value));
+                }
+                if live.token_secret != wanted.token_secret {
+                    ops.push(PatchOp::set("/spec/sidecar/tokenSecret", json!(wanted.token_secret)));
+                }
             }
         }
         (Some(live), None) if !live.is_injected() => ops.push(PatchOp::remove("/spec/sidecar")),
@@ -414,6 +424,7 @@ pub async fn pin(fleet: &FleetScope, facts: &FleetFacts) -> Result<(), Reconcile
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{Auth, Tls};
 
     fn sidecar(image: &str, url: &str) -> Sidecar {
         Sidecar { image: image.to_owned(), port: 7777, url: url.to_owned(), ..Sidecar::default() }
@@ -445,5 +456,29 @@ mod tests {
         for (live, wanted, ops) in table {
             assert_eq!(sidecar_ops(live, wanted), ops, "{live:?} to {wanted:?}");
         }
+    }
+
+    #[test]
+    fn tls_and_credentials_of_a_sidecar_apply_at_once() {
+        let tls = Tls { ca_secret: "ca".to_owned(), ..Tls::default() };
+        let auth = Auth { bearer_secret: "token".to_owned(), ..Auth::default() };
+        let plain = sidecar("w:1", "http://a");
+        let over_tls = Sidecar { tls: Some(tls), auth: Some(auth), ..sidecar("w:2", "https://a") };
+        let url = |url: &str| PatchOp::set("/spec/sidecar/url", json!(url));
+        let to_tls = vec![
+            url("https://a"),
+            PatchOp::set("/spec/sidecar/tls", json!({"caSecret": "ca"})),
+            PatchOp::set("/spec/sidecar/auth", json!({"bearerSecret": "token"})),
+        ];
+        assert_eq!(sidecar_ops(Some(&plain), Some(&over_tls)), to_tls);
+        let back = vec![
+            url("http://a"),
+            PatchOp::remove("/spec/sidecar/tls"),
+            PatchOp::remove("/spec/sidecar/auth"),
+        ];
+        assert_eq!(sidecar_ops(Some(&over_tls), Some(&plain)), back);
+        // The sidecar at the old URL needs its settings until the new one is injected.
+        let by_url = Sidecar { image: String::new(), ..over_tls };
+        assert_eq!(sidecar_ops(Some(&by_url), Some(&sidecar("w:1", ""))), vec![]);
     }
 }

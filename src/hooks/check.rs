@@ -11,6 +11,7 @@ use super::host::HookUrl;
 use super::over::Over;
 use super::rules::HookRules;
 use super::values::{Filled, ValueName};
+use crate::outward::is_server_name;
 
 /// Headers that are reserved: for the transport, the destination, or the task.
 const OURS: [&str; 10] = [
@@ -62,8 +63,34 @@ fn check_http(http: &HttpHook, at: HookPoint, rules: &HookRules) -> Result<(), S
                 .map_err(|_| format!("{field} has a value that is not valid for a header"))?;
         }
     }
+    check_access(http)?;
     compiles("http.success", &http.success, Over::Answer)?;
     compiles("http.failure", &http.failure, Over::Answer)
+}
+
+/// Settings that contradict each other. The API server rejects most of them, but an object may be older than its rules.
+fn check_access(http: &HttpHook) -> Result<(), String> {
+    if let Some(tls) = &http.tls {
+        if !http.url.to_ascii_lowercase().starts_with("https://") {
+            return Err(
+                "http.tls needs a url that begins with https://: change the url, or remove tls".to_owned()
+            );
+        }
+        let name = &tls.server_name;
+        if !name.is_empty() && !is_server_name(name) {
+            return Err(format!(
+                "http.tls.serverName {name:?} is not a DNS name or an IP address: set it to a name in the server's certificate"
+            ));
+        }
+    }
+    let Some(auth) = &http.auth else { return Ok(()) };
+    if auth.bearer_secret.is_empty() == auth.basic_secret.is_empty() {
+        return Err("http.auth needs either bearerSecret or basicSecret, but not both".to_owned());
+    }
+    if http.headers.iter().any(|header| header.name.eq_ignore_ascii_case("authorization")) {
+        return Err("http.auth sets the header Authorization: remove it from http.headers".to_owned());
+    }
+    Ok(())
 }
 
 fn check_query(query: &QueryHook, at: HookPoint, rules: &HookRules) -> Result<(), String> {
@@ -149,6 +176,7 @@ mod tests {
         HookRules {
             hosts: [Host::parse("peer").unwrap()].into(),
             prometheus: Some(PrometheusUrl::parse("http://prometheus:9090").unwrap()),
+            ..HookRules::default()
         }
     }
 
@@ -177,6 +205,12 @@ mod tests {
                 "success": "status == 200", "failure": "body.state == 'failed'"}}),
             ),
             ("BeforeRemove", json!({"http": {"url": "http://{{podIP}}/{{fromHash}}"}})),
+            (
+                "BeforeNode",
+                json!({"http": {"url": "HTTPS://{{podIP}}/", "auth": {"basicSecret": "a"},
+                "tls": {"caSecret": "ca", "clientCertSecret": "cert", "serverName": "10.0.0.7"}}}),
+            ),
+            ("BeforeNode", json!({"http": {"url": "http://peer/", "auth": {"bearerSecret": "a"}}})),
             (
                 "AfterStep",
                 json!({"query": {"promql": "up{ns=\"{{namespace}}\"}", "success": "scalar > 0.0"}}),
@@ -285,5 +319,36 @@ mod tests {
         let hook = json!({"name": "q", "at": "BeforeNode", "query": {"promql": "up", "success": "true"}});
         let sentence = check(&serde_json::from_value(hook).unwrap(), &HookRules::default()).unwrap_err();
         assert!(sentence.starts_with("hook q: ") && sentence.contains("--prometheus-url"), "{sentence}");
+    }
+
+    #[test]
+    fn contradicting_tls_settings_and_credentials_are_rejected() {
+        let table = [
+            (
+                json!({"http": {"url": "http://peer/", "tls": {}}}),
+                "http.tls needs a url that begins with https://",
+            ),
+            (
+                json!({"http": {"url": "https://peer/", "tls": {"serverName": "a b"}}}),
+                "http.tls.serverName \"a b\" is not a DNS name or an IP address",
+            ),
+            (
+                json!({"http": {"url": "https://peer/", "auth": {"bearerSecret": "a", "basicSecret": "b"}}}),
+                "http.auth needs either bearerSecret or basicSecret, but not both",
+            ),
+            (
+                json!({"http": {"url": "https://peer/", "auth": {}}}),
+                "http.auth needs either bearerSecret or basicSecret, but not both",
+            ),
+            (
+                json!({"http": {"url": "https://peer/", "auth": {"bearerSecret": "a"},
+                "headers": [{"name": "authorization", "value": "x"}]}}),
+                "http.auth sets the header Authorization: remove it from http.headers",
+            ),
+        ];
+        for (action, part) in table {
+            let sentence = checked("BeforeNode", &action).unwrap_err();
+            assert!(sentence.starts_with("hook drain: ") && sentence.contains(part), "{action}: {sentence}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use reqwest::Url;
+use url::Url;
 
 use super::values::{Filled, Piece, ValueName, Values};
 
@@ -133,11 +133,11 @@ fn peer(url: &Filled, allowed: &BTreeSet<Host>) -> Result<Peer, String> {
         Url::parse(&url).map_err(|error| format!("is not a URL: {error}"))
     };
     let (url, with_others) = (with("192.0.2.1", "a1")?, with("192.0.2.2", "b2")?);
-    if url.scheme() != "http" {
-        return Err("has to begin with http://".to_owned());
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("has to begin with http:// or https://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("has a user or password: use a header with secretKeyRef".to_owned());
+        return Err("has a user or password: use http.auth".to_owned());
     }
     if url.port() == Some(0) || url.port() != with_others.port() {
         return Err("has a port that is not a number from 1 to 65535".to_owned());
@@ -229,6 +229,8 @@ mod tests {
             ("http://HOOKS.example.com./", "http://HOOKS.example.com./"),
             ("http://[fd00:0::7]:80/", "http://[fd00:0::7]:80/"),
             ("http://peer", "http://peer"),
+            ("https://peer:8443/", "https://peer:8443/"),
+            ("HTTPS://{{podIP}}/{{fleet}}", "HTTPS://10.0.0.7/db"),
             // Other notations of a host that is allowed.
             ("http://2130706433/", "http://2130706433/"),
             ("http://%70eer/", "http://%70eer/"),
@@ -237,7 +239,7 @@ mod tests {
         for (text, filled) in table {
             let url = HookUrl::parse(text, &allowed()).unwrap_or_else(|e| panic!("{text}: {e}"));
             assert_eq!(url.fill(&values()).as_deref(), Ok(filled), "{text}");
-            let host = reqwest::Url::parse(filled).unwrap().host_str().unwrap().to_owned();
+            let host = url::Url::parse(filled).unwrap().host_str().unwrap().to_owned();
             assert!(url.goes_to(&host, &values()), "{text}: {host}");
         }
         let six = Values { pod_ip: Some("fd00::9".to_owned()), ..values() };
@@ -274,7 +276,10 @@ mod tests {
             "http://[peer]/",
             "http://[fd00::7",
             "http://127.0.0.1.nip.io/",
-            "https://peer/",
+            "https://kubernetes.default.svc/",
+            "https://peer@kubernetes.default.svc/",
+            "https://{{podIP}}.kubernetes.default.svc/",
+            "https://user:pass@peer/",
             "ftp://peer/",
             "//peer/",
             "peer",

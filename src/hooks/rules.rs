@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::host::Host;
+use crate::outward::FileAccess;
 
 /// The operator's settings for hooks.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -11,6 +12,8 @@ pub struct HookRules {
     pub hosts: BTreeSet<Host>,
     /// The Prometheus for queries.
     pub prometheus: Option<PrometheusUrl>,
+    /// The certificates and credentials for that Prometheus.
+    pub prometheus_access: FileAccess,
 }
 
 /// The base URL of a Prometheus.
@@ -24,7 +27,8 @@ impl PrometheusUrl {
             "use a URL such as http://prometheus.monitoring.svc:9090, with its path prefix if it has one";
         let rest = text
             .strip_prefix("http://")
-            .ok_or_else(|| format!("{text:?} does not begin with http://: {how}"))?;
+            .or_else(|| text.strip_prefix("https://"))
+            .ok_or_else(|| format!("{text:?} does not begin with http:// or https://: {how}"))?;
         let authority = rest.split('/').next().unwrap_or_default();
         let is_odd =
             |c: char| c.is_whitespace() || c.is_control() || matches!(c, '?' | '#' | '\\' | '@' | '{' | '}');
@@ -32,6 +36,12 @@ impl PrometheusUrl {
             return Err(format!("{text:?} is not the URL of a Prometheus server: {how}"));
         }
         Ok(Self(text.trim_end_matches('/').to_owned()))
+    }
+
+    /// The URL.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 
     /// The URL of instant queries.
@@ -50,10 +60,13 @@ mod tests {
         let at = |text| PrometheusUrl::parse(text).map(|url| url.instant_queries());
         assert_eq!(at("http://p:9090").as_deref(), Ok("http://p:9090/api/v1/query"));
         assert_eq!(at("http://p/under/").as_deref(), Ok("http://p/under/api/v1/query"));
+        assert_eq!(at("https://p:9090").as_deref(), Ok("https://p:9090/api/v1/query"));
         for text in [
             "",
             "p:9090",
-            "https://p",
+            "ftp://p",
+            "https://",
+            "https://u:p@p/",
             "http://",
             "http://:9090",
             "http://u@p/",

@@ -42,8 +42,8 @@ async fn deleted_fleet_leaves_no_cached_state() {
     let client = cluster.client("windlass", "shop");
     let operator = Operator::new(client.clone()).clock(cluster.clock());
     let peers = Peers {
-        sidecars: Arc::new(HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT).unwrap()),
-        hooks: Arc::new(HttpHookClient::new().unwrap()),
+        sidecars: Arc::new(HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT)),
+        hooks: Arc::new(HttpClient::new(KeptConnections::None)),
     };
     let registry = Arc::new(Registry::builtin_recipes());
     let (mut event_senders, mut helpers) = (JoinSet::new(), JoinSet::new());

@@ -1,5 +1,7 @@
 //! The questions to sidecars, and their answers.
 
+use crate::outward::OutwardSettings;
+
 /// A sidecar. A new pod or a restarted container, which has forgotten everything, is another one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Peer {
@@ -11,6 +13,8 @@ pub struct Peer {
     pub url: String,
     /// The Secret with the token for its tasks; empty for none.
     pub token_secret: String,
+    /// The certificates and credentials for all requests.
+    pub settings: OutwardSettings,
 }
 
 /// A question to a sidecar. An answer is valid only for an equal question.

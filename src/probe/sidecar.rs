@@ -4,14 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use k8s_openapi::ByteString;
-use serde_json::Value;
-
 use super::question::{Halt, Peer, Question, RequestKind, SidecarReport, SidecarRequest};
 use super::{AnswerState, Limits, Peers, Prober};
+use crate::outward::{OutwardSettings, SecretKey, Secrets};
 use crate::sidecar::{SidecarClient, Status, TaskAnswer, TaskRequest, TaskState};
-use windlass_kube_port::{Cluster, ClusterError, Key, Kind};
+use async_trait::async_trait;
+use windlass_kube_port::{Cluster, Key};
 
 /// The key in the Secret that `sidecar.tokenSecret` names.
 const KEY: &str = "token";
@@ -45,7 +43,9 @@ impl SidecarProber {
     /// A prober that sends requests with this client. Tokens are read through this port.
     #[must_use]
     pub fn of_sidecars(sidecars: Arc<dyn SidecarClient>, cluster: Arc<dyn Cluster>) -> Arc<Self> {
-        Self::new(Arc::new(Sidecars { sidecars, cluster }), LIMITS)
+        // The nodes of a fleet share their Secrets, and are asked again when their answer is that old.
+        let secrets = Secrets::new(cluster, SIDECAR_VALIDITY);
+        Self::new(Arc::new(Sidecars { sidecars, secrets }), LIMITS)
     }
 
     /// The last answer of a node's sidecar to a question. Queues the question if it is due.
@@ -69,18 +69,15 @@ impl SidecarProber {
 
 struct Sidecars {
     sidecars: Arc<dyn SidecarClient>,
-    cluster: Arc<dyn Cluster>,
+    secrets: Secrets,
 }
 
 #[async_trait]
 impl Peers<SidecarKey, Question, SidecarAnswer> for Sidecars {
     async fn ask(&self, key: &SidecarKey, question: &Question, _: Option<SidecarAnswer>) -> SidecarAnswer {
-        let connection = SidecarConnection {
-            sidecars: &*self.sidecars,
-            cluster: &*self.cluster,
-            namespace: &key.node.namespace,
-            peer: &question.peer,
-        };
+        let (namespace, peer) = (key.node.namespace.as_str(), &question.peer);
+        let sidecars = self.client(namespace, peer).await?;
+        let connection = SidecarConnection { sidecars: &*sidecars, secrets: &self.secrets, namespace, peer };
         connection.ask(question).await
     }
 
@@ -97,10 +94,30 @@ impl Peers<SidecarKey, Question, SidecarAnswer> for Sidecars {
     }
 }
 
+impl Sidecars {
+    /// The client for a sidecar, with the certificates and credentials that its Secrets have now.
+    async fn client(&self, namespace: &str, peer: &Peer) -> Result<Arc<dyn SidecarClient>, String> {
+        let settings = &peer.settings;
+        if *settings == (OutwardSettings { origin: settings.origin, ..OutwardSettings::default() }) {
+            return Ok(self.sidecars.clone());
+        }
+        let access = self.secrets.access(namespace, settings).await.map_err(|why| about(peer, &why))?;
+        let client = self.sidecars.with_access(access);
+        client.ok_or_else(|| {
+            about(peer, "cannot be sent: this client supports neither sidecar.tls nor sidecar.auth")
+        })
+    }
+}
+
+/// A sentence about a request to a sidecar.
+fn about(peer: &Peer, said: &str) -> String {
+    format!("the request to the sidecar at {} {said}", peer.url)
+}
+
 /// A connection to a sidecar. Each error is a sentence.
 struct SidecarConnection<'a> {
     sidecars: &'a dyn SidecarClient,
-    cluster: &'a dyn Cluster,
+    secrets: &'a Secrets,
     namespace: &'a str,
     peer: &'a Peer,
 }
@@ -157,57 +174,18 @@ impl SidecarConnection<'_> {
         if name.is_empty() {
             return Ok(None);
         }
-        let found = self.cluster.get(Kind::Secret, namespace, name).await;
-        let secret = format!("Secret {namespace}/{name}, which sidecar.tokenSecret refers to,");
-        match found {
-            Ok(Some(object)) => match token_in(&object) {
-                Some(token) => Ok(Some(token)),
-                None => {
-                    Err(format!("{secret} has no text under its key `{KEY}`: put the sidecar's token there"))
-                }
-            },
-            Ok(None) => Err(format!(
-                "{secret} does not exist: create it with the sidecar's token under its key `{KEY}`"
-            )),
-            Err(ClusterError::Forbidden { .. }) => Err(format!(
-                "the operator may not read {secret} because its role lacks the verb get on secrets: apply deploy/rbac"
-            )),
-            Err(error) => Err(error.to_string()),
+        let key = SecretKey { namespace, name, key: KEY, field: "sidecar.tokenSecret" };
+        let said = |why: String| about(self.peer, &why);
+        let token = self.secrets.value_now(key).await.map_err(said)?;
+        let token = String::from_utf8(token).unwrap_or_default().trim().to_owned();
+        if token.is_empty() {
+            return Err(said(format!("cannot be sent: Secret {namespace}/{name} has no text in key {KEY}")));
         }
+        Ok(Some(token))
     }
 }
 
 fn report(status: &Status) -> SidecarReport {
     let Status { ready, caught_up, height, halted: _, role } = status.clone();
     SidecarReport { ready, caught_up, height, role, ..SidecarReport::default() }
-}
-
-/// The decoded value of the Secret's key, without surrounding white space.
-fn token_in(secret: &Value) -> Option<String> {
-    let encoded = secret.get("data")?.get(KEY)?.clone();
-    let ByteString(bytes) = serde_json::from_value(encoded).ok()?;
-    let token = String::from_utf8(bytes).ok()?.trim().to_owned();
-    (!token.is_empty()).then_some(token)
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn token_is_the_text_under_its_key() {
-        let table = [
-            (json!({"data": {"token": "czNjcmV0Cg=="}}), Some("s3cret")),
-            (json!({"data": {"token": ""}}), None),
-            (json!({"data": {"token": "//79"}}), None),
-            (json!({"data": {"password": "czNjcmV0"}}), None),
-            (json!({"data": null}), None),
-            (json!({}), None),
-        ];
-        for (object, token) in table {
-            assert_eq!(token_in(&object).as_deref(), token, "{object}");
-        }
-    }
 }

@@ -487,3 +487,71 @@ async fn thousand_unresponsive_sidecars_do_not_delay_the_others() {
     let most = times.iter().filter(|(key, _)| key.name.starts_with("cut")).map(|(_, count)| *count).max();
     assert!((5..=25).contains(&most.unwrap()), "{most:?}");
 }
+
+/// A real sidecar client, a real server with TLS, and Secrets.
+mod over_tls {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use serde_json::{Value, json};
+    use windlass_harness::tls::{Authority, TlsOptions, TlsServer};
+
+    use super::*;
+    use crate::outward::{Origin, OutwardSettings};
+    use crate::sidecar::HttpSidecar;
+
+    fn secret(pairs: &[(&str, &str)]) -> Value {
+        let data: Value =
+            pairs.iter().map(|(key, value)| ((*key).to_owned(), json!(STANDARD.encode(value)))).collect();
+        json!({"data": data})
+    }
+
+    #[tokio::test]
+    async fn sidecar_is_asked_with_certificates_and_credentials_from_secrets() {
+        let (authority, clients) = (Authority::new(), Authority::new());
+        let options = TlsOptions { clients: Some(&clients), ..TlsOptions::default() };
+        let server = TlsServer::start(&authority.server(&["db.shop"]), options, |received| {
+            match received.headers.get("authorization").map(String::as_str) {
+                Some("Bearer sesame") => (200, r#"{"ready": true, "caughtUp": true}"#.to_owned()),
+                _ => (401, String::new()),
+            }
+        })
+        .await;
+        let (client, ca) = (clients.client(), authority.pem());
+        let mut cluster = MockCluster::new();
+        cluster.expect_get().returning(move |_, _, name| {
+            Ok(match name {
+                "ca" => Some(secret(&[("ca.crt", &ca)])),
+                "cert" => Some(secret(&[("tls.crt", &client.certificate), ("tls.key", &client.key)])),
+                "token" => Some(secret(&[("token", "sesame")])),
+                _ => None,
+            })
+        });
+        let client = Arc::new(HttpSidecar::new(Duration::from_secs(20)));
+        let prober = SidecarProber::of_sidecars(client, Arc::new(cluster));
+        let of = |tls: Value, auth: Value| {
+            let (tls, auth) = (serde_json::from_value(tls).unwrap(), serde_json::from_value(auth).unwrap());
+            let settings = OutwardSettings { origin: Origin::Sidecar, tls, auth };
+            let peer = Peer { url: server.url(), settings, ..Peer::default() };
+            Question { peer, request: SidecarRequest::Watch { halt: None } }
+        };
+        let answer = async |name: &str, question: Question| {
+            let ask = || prober.ask_sidecar(&key(name), question.clone()).last;
+            ask();
+            prober.answer_all().await;
+            ask().unwrap()
+        };
+        let (tls, auth) = (
+            json!({"caSecret": "ca", "clientCertSecret": "cert", "serverName": "db.shop"}),
+            json!({"bearerSecret": "token"}),
+        );
+        assert!(answer("a", of(tls.clone(), auth.clone())).await.unwrap().ready);
+        let said = answer("b", of(tls.clone(), json!({}))).await.unwrap_err();
+        assert!(said.contains("answered 401"), "{said}");
+        let said = answer("c", of(json!({}), auth)).await.unwrap_err();
+        let part = "no authority that this system trusts has signed it; set sidecar.tls.caSecret";
+        assert!(said.contains(part) && said.contains(&server.url()), "{said}");
+        let said = answer("d", of(tls, json!({"bearerSecret": "none"}))).await.unwrap_err();
+        let part = "cannot be sent: Secret shop/none (sidecar.auth.bearerSecret) does not exist";
+        assert!(said.starts_with("the request to the sidecar at https://") && said.contains(part), "{said}");
+    }
+}

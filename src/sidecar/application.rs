@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, Url};
 use serde_json::Value;
+use url::Url;
 
 use super::args::SidecarArgs;
-use super::exchange::{client, excerpt, exchange};
+use super::exchange::{client, excerpt, exchange, get};
+use crate::outward::HttpClient;
 
 /// Less than the operator's time-out: a slow application must not make its sidecar look dead.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Application {
-    http: Client,
+    http: HttpClient,
     caught_up_url: Option<Url>,
     height_url: Option<Url>,
     role_url: Option<Url>,
@@ -23,13 +24,13 @@ pub(super) struct Application {
 const MAX_ROLE_BYTES: usize = 63;
 
 impl Application {
-    pub(super) fn new(args: &SidecarArgs) -> Result<Self, String> {
-        Ok(Self {
-            http: client(TIMEOUT)?,
+    pub(super) fn new(args: &SidecarArgs) -> Self {
+        Self {
+            http: client(),
             caught_up_url: args.caught_up_url.clone(),
             height_url: args.height_url.clone(),
             role_url: args.role_url.clone(),
-        })
+        }
     }
 
     pub(super) fn reports_height(&self) -> bool {
@@ -71,7 +72,7 @@ impl Application {
     }
 
     async fn get(&self, url: &Url) -> Result<Vec<u8>, String> {
-        match exchange(self.http.get(url.clone())).await {
+        match exchange(&self.http, get(url.clone(), TIMEOUT)).await {
             Ok((status, body)) if status.is_success() => Ok(body),
             Ok((status, _)) => Err(format!("the application at {url} answered {status}")),
             Err(failure) => Err(format!("the application at {url} {failure}")),

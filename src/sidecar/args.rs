@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use reqwest::Url;
+use url::Url;
 
 /// The arguments of [`SidecarServer::new`](super::SidecarServer::new), which are those of `windlass sidecar`.
 #[derive(Clone, Debug)]

@@ -1,15 +1,19 @@
 //! The operator's client of sidecars: a port, and its implementation over HTTP.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use reqwest::header::{AUTHORIZATION, HeaderValue};
-use reqwest::{Client, RequestBuilder, StatusCode, Url};
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderValue, Method, StatusCode};
 use serde::de::DeserializeOwned;
+use url::Url;
 
-use super::exchange::{Failure, client, excerpt, exchange};
+use super::exchange::{Failure, client, excerpt, exchange, get};
 use super::protocol::{RefusalBody, Status, TaskAnswer, TaskRequest};
-use super::url::parse_http;
+use super::url::parse_web;
+use crate::outward::{Access, HttpClient, Origin, Request};
 
 /// Why a sidecar's answer cannot be used. The text is a sentence that names the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,22 +53,46 @@ pub trait SidecarClient: Send + Sync {
 
     /// The state of a task; `None` if the sidecar does not know it, as after a restart.
     async fn task(&self, base_url: &str, id: &str) -> Result<Option<TaskAnswer>, SidecarError>;
+
+    /// The same client with certificates and headers for its requests; `None` if it supports neither.
+    fn with_access(&self, access: Access) -> Option<Arc<dyn SidecarClient>> {
+        drop(access);
+        None
+    }
 }
 
 /// The client over HTTP, with one connection pool for all sidecars. Clones share the pool.
 #[derive(Clone, Debug)]
 pub struct HttpSidecar {
-    http: Client,
+    http: HttpClient,
+    timeout: Duration,
+    access: Access,
 }
 
 impl HttpSidecar {
     /// The default time-out of an exchange.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// A client whose exchanges, connecting included, end after `timeout`. Fails, with a sentence, only if the
-    /// machine cannot provide an HTTP client.
-    pub fn new(timeout: Duration) -> Result<Self, String> {
-        Ok(Self { http: client(timeout)? })
+    /// A client whose exchanges, connecting included, end after `timeout`.
+    #[must_use]
+    pub fn new(timeout: Duration) -> Self {
+        Self { http: client(), timeout, access: Access::of(Origin::Sidecar) }
+    }
+
+    /// Sends a request with the access of this client.
+    async fn ask(&self, request: Request) -> Result<(StatusCode, Vec<u8>), SidecarError> {
+        let (url, Access { trust, headers }) = (request.url.clone(), self.access.clone());
+        let mut request = Request { trust, ..request };
+        for (name, value) in &headers {
+            request.headers.insert(name, value.clone());
+        }
+        exchange(&self.http, request).await.map_err(|failure| {
+            let sentence = format!("the sidecar at {url} {failure}");
+            match failure {
+                Failure::NoAnswer(_) => SidecarError::Unreachable(sentence),
+                Failure::TooLong => SidecarError::Garbled(sentence),
+            }
+        })
     }
 }
 
@@ -72,7 +100,7 @@ impl HttpSidecar {
 impl SidecarClient for HttpSidecar {
     async fn status(&self, base_url: &str) -> Result<Status, SidecarError> {
         let url = endpoint(base_url, &["v1", "status"])?;
-        let body = accepted(&url, ask(&url, self.http.get(url.clone())).await?)?;
+        let body = accepted(&url, self.ask(get(url.clone(), self.timeout)).await?)?;
         read(&url, &body)
     }
 
@@ -83,16 +111,18 @@ impl SidecarClient for HttpSidecar {
         token: Option<&'a str>,
     ) -> Result<(), SidecarError> {
         let url = endpoint(base_url, &["v1", "tasks"])?;
-        let mut post = self.http.post(url.clone()).json(request);
+        let body = serde_json::to_vec(request).map(Bytes::from).unwrap_or_default();
+        let mut post = Request { method: Method::POST, body, ..get(url.clone(), self.timeout) };
+        post.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(token) = token {
-            post = post.header(AUTHORIZATION, bearer(&url, token)?);
+            post.headers.insert(AUTHORIZATION, bearer(&url, token)?);
         }
-        accepted(&url, ask(&url, post).await?).map(drop)
+        accepted(&url, self.ask(post).await?).map(drop)
     }
 
     async fn task(&self, base_url: &str, id: &str) -> Result<Option<TaskAnswer>, SidecarError> {
         let url = endpoint(base_url, &["v1", "tasks", id])?;
-        let (status, body) = ask(&url, self.http.get(url.clone())).await?;
+        let (status, body) = self.ask(get(url.clone(), self.timeout)).await?;
         if status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
@@ -103,10 +133,14 @@ impl SidecarClient for HttpSidecar {
         }
         Ok(Some(answer))
     }
+
+    fn with_access(&self, access: Access) -> Option<Arc<dyn SidecarClient>> {
+        Some(Arc::new(Self { access, ..self.clone() }))
+    }
 }
 
 fn endpoint(base_url: &str, path: &[&str]) -> Result<Url, SidecarError> {
-    let mut url = parse_http(base_url)
+    let mut url = parse_web(base_url)
         .map_err(|fault| SidecarError::Unreachable(format!("the sidecar's URL `{base_url}` {fault}")))?;
     if let Ok(mut segments) = url.path_segments_mut() {
         segments.pop_if_empty().extend(path);
@@ -123,16 +157,6 @@ fn bearer(url: &Url, token: &str) -> Result<HeaderValue, SidecarError> {
     })?;
     value.set_sensitive(true);
     Ok(value)
-}
-
-async fn ask(url: &Url, request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), SidecarError> {
-    exchange(request).await.map_err(|failure| {
-        let sentence = format!("the sidecar at {url} {failure}");
-        match failure {
-            Failure::NoAnswer(_) => SidecarError::Unreachable(sentence),
-            Failure::TooLong => SidecarError::Garbled(sentence),
-        }
-    })
 }
 
 fn accepted(url: &Url, (status, body): (StatusCode, Vec<u8>)) -> Result<Vec<u8>, SidecarError> {

@@ -1,16 +1,12 @@
-//! One HTTP exchange with an untrusted server: bounded in time and size, without redirects and without proxies from
-//! the environment.
+//! One HTTP exchange with an untrusted server, and excerpts of its answer.
 
-use std::error::Error;
 use std::time::Duration;
 
-use reqwest::{Client, RequestBuilder, StatusCode, redirect};
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use url::Url;
 
-/// The longest answer that is read, in bytes.
-pub(super) const MAX_ANSWER_BYTES: usize = 64 * 1024;
-
-/// How long an idle connection is kept: it should not outlive its pod.
-const IDLE_CONNECTION: Duration = Duration::from_secs(30);
+use crate::outward::{HttpClient, KeptConnections, MAX_ANSWER_BYTES, Request, Trust};
 
 /// Why there is no complete answer: the end of a sentence that begins with the server.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,49 +26,24 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// A client whose exchanges end after `timeout`.
-pub(super) fn client(timeout: Duration) -> Result<Client, String> {
-    Client::builder()
-        .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
-        .no_proxy()
-        .redirect(redirect::Policy::none())
-        .connect_timeout(timeout)
-        .timeout(timeout)
-        .pool_idle_timeout(IDLE_CONNECTION)
-        .pool_max_idle_per_host(1)
-        .build()
-        .map_err(|error| format!("could not create an HTTP client: {}", root_cause(&error)))
+/// A client with one connection to each server.
+pub(super) fn client() -> HttpClient {
+    HttpClient::new(KeptConnections::OnePerHost)
+}
+
+/// A GET request.
+pub(super) fn get(url: Url, timeout: Duration) -> Request {
+    let (headers, body, trust) = (HeaderMap::new(), Bytes::new(), Trust::default());
+    Request { method: Method::GET, url, headers, body, timeout, trust }
 }
 
 /// Sends `request` and reads the whole answer, whatever its status.
-pub(super) async fn exchange(request: RequestBuilder) -> Result<(StatusCode, Vec<u8>), Failure> {
-    let mut response = request.send().await.map_err(no_answer)?;
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(no_answer)? {
-        if body.len() + chunk.len() > MAX_ANSWER_BYTES {
-            return Err(Failure::TooLong);
-        }
-        body.extend_from_slice(&chunk);
+pub(super) async fn exchange(http: &HttpClient, request: Request) -> Result<(StatusCode, Vec<u8>), Failure> {
+    let reply = http.send(request).await.map_err(Failure::NoAnswer)?;
+    if reply.is_cut {
+        return Err(Failure::TooLong);
     }
-    Ok((response.status(), body))
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "shaped for map_err")]
-fn no_answer(error: reqwest::Error) -> Failure {
-    Failure::NoAnswer(if error.is_timeout() {
-        "did not answer in time".to_owned()
-    } else {
-        format!("did not answer: {}", root_cause(&error))
-    })
-}
-
-/// reqwest's own message stops at "error sending request"; the cause is at the end of the chain.
-fn root_cause(error: &reqwest::Error) -> String {
-    let mut cause: &dyn Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
+    Ok((StatusCode::from_u16(reply.status).unwrap_or_default(), reply.body))
 }
 
 /// The start of an untrusted text on one line, short enough for a status.

@@ -16,6 +16,7 @@ mod tests;
 mod token;
 pub(crate) mod url;
 
+pub use crate::outward::{Access, Trust};
 pub use args::SidecarArgs;
 #[cfg(test)]
 pub use client::MockSidecarClient;

@@ -10,7 +10,7 @@ use crate::listen::listen;
 
 /// Serves until SIGTERM or SIGINT. The error is one sentence that says what to do.
 pub async fn run(args: SidecarArgs) -> Result<(), String> {
-    let server = SidecarServer::new(&args)?;
+    let server = SidecarServer::new(&args);
     if let Some(file) = args.token_file.clone().map(TokenFile) {
         // A sidecar that could accept no task should fail at its start.
         file.read().await?;

@@ -45,19 +45,17 @@ struct Inner {
 }
 
 impl SidecarServer {
-    /// A sidecar that is not marked ready. The error is a sentence that says what to do.
-    pub fn new(args: &SidecarArgs) -> Result<Self, String> {
+    /// A sidecar that is not marked ready.
+    #[must_use]
+    pub fn new(args: &SidecarArgs) -> Self {
         Self::with_request_timeout(args, REQUEST_TIMEOUT)
     }
 
-    pub(super) fn with_request_timeout(
-        args: &SidecarArgs,
-        request_timeout: Duration,
-    ) -> Result<Self, String> {
-        let application = Application::new(args)?;
+    pub(super) fn with_request_timeout(args: &SidecarArgs, request_timeout: Duration) -> Self {
+        let application = Application::new(args);
         let token = args.token_file.clone().map(TokenFile);
         let memory = Mutex::default();
-        Ok(Self { inner: Arc::new(Inner { application, token, request_timeout, memory }) })
+        Self { inner: Arc::new(Inner { application, token, request_timeout, memory }) }
     }
 
     /// Never held across an await. After a panic the state is still consistent: each change is one step.

@@ -59,14 +59,28 @@ pub fn url_for(
         rest = after;
     }
     url.push_str(rest);
-    parse_http(&url).map_err(|fault| bad(format!("gives `{url}`, which {fault}")))?;
+    parse_web(&url).map_err(|fault| bad(format!("gives a URL that {fault}")))?;
     Ok(url.trim_end_matches('/').to_owned())
 }
 
-/// Parses an absolute `http` URL. The error is the end of a sentence that begins with the URL.
-pub fn parse_http(text: &str) -> Result<reqwest::Url, String> {
-    let url = reqwest::Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
-    // There is no TLS here, and a request that can never be sent should not look like a dead server.
+/// Parses an absolute `http` or `https` URL. The error is the end of a sentence that begins with the URL.
+pub(super) fn parse_web(text: &str) -> Result<url::Url, String> {
+    let url = url::Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
+    // A request that can never be sent should not look like a dead server.
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("does not begin with http:// or https://".to_owned());
+    }
+    // Statuses and events show the URL.
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("has a user or password: use sidecar.auth".to_owned());
+    }
+    Ok(url)
+}
+
+/// Parses an absolute `http` URL, of a server on the same machine. The error is the end of a sentence that begins with
+/// the URL.
+pub fn parse_http(text: &str) -> Result<url::Url, String> {
+    let url = url::Url::parse(text).map_err(|error| format!("is not a URL: {error}"))?;
     if url.scheme() != "http" {
         return Err("does not begin with http://".to_owned());
     }
@@ -91,6 +105,7 @@ mod tests {
             (Some("http://{name}-0.{name}.{namespace}.svc:{port}/"), "", "http://db-0-0.db-0.prod.svc:7777"),
             (Some("http://gateway/{namespace}/{name}?via=a"), "", "http://gateway/prod/db-0?via=a"),
             (Some("http://127.0.0.1:8080"), "", "http://127.0.0.1:8080"),
+            (Some("https://{podIP}:{port}"), "10.0.0.7", "https://10.0.0.7:7777"),
         ];
         for (template, ip, url) in table {
             assert_eq!(db_0(template, Some(ip)).as_deref(), Ok(url), "{template:?}");
@@ -113,7 +128,8 @@ mod tests {
             ("http://{name", "brace"),
             ("http://name}", "brace"),
             ("{name}:{port}", "http://"),
-            ("https://{name}", "http://"),
+            ("ftp://{name}", "http://"),
+            ("https://ann:secret@{name}", "sidecar.auth"),
             ("http://", "not a URL"),
             ("", "not a URL"),
             ("http://{name}:port", "not a URL"),

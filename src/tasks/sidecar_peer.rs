@@ -2,6 +2,7 @@
 
 use super::NodeScope;
 use crate::api::Sidecar;
+use crate::outward::{Origin, OutwardSettings};
 use crate::probe::{AnswerState, Peer, Question, SidecarAnswer, SidecarRequest};
 use crate::render::SIDECAR_CONTAINER;
 use crate::sidecar::url_for;
@@ -34,6 +35,11 @@ pub(super) fn ask(
         restarts: own.map_or(0, |c| c.restarts),
         url,
         token_secret: sidecar.token_secret.clone(),
+        settings: OutwardSettings {
+            origin: Origin::Sidecar,
+            tls: sidecar.tls.clone().unwrap_or_default(),
+            auth: sidecar.auth.clone().unwrap_or_default(),
+        },
     };
     Ok(scope.prober.ask_sidecar(&scope.key, Question { peer, request }))
 }

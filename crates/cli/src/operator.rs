@@ -1,6 +1,7 @@
 //! `windlass operator`: the controllers, their health and their metrics.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::{
@@ -20,7 +21,7 @@ use super::scrapers::Scrapers;
 use crate::extension::OperatorFlags;
 use windlass::internal::HookRules;
 use windlass::operator::{Controller, DEFAULT_CONCURRENCY, Health, Operator};
-use windlass::operator::{Host, PrometheusUrl};
+use windlass::operator::{FileAccess, Host, Origin, PrometheusUrl};
 use windlass_core::revision::hash::hex;
 use windlass_kube_port::lease::Election;
 
@@ -50,6 +51,15 @@ pub struct OperatorArgs {
     /// The Prometheus that hooks query, such as `http://prometheus.monitoring.svc:9090`
     #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
     prometheus_url: Option<PrometheusUrl>,
+    /// A file with the certificate authorities, in PEM, that replace the system's for `--prometheus-url`
+    #[arg(long, value_name = "FILE", requires = "prometheus_url")]
+    prometheus_ca_file: Option<PathBuf>,
+    /// A file with a bearer token for `--prometheus-url`
+    #[arg(long, value_name = "FILE", requires = "prometheus_url")]
+    prometheus_token_file: Option<PathBuf>,
+    /// A header of requests to `--prometheus-url`, such as `X-Scope-OrgID=shop`; repeatable
+    #[arg(long = "prometheus-header", value_name = "NAME=VALUE", requires = "prometheus_url")]
+    prometheus_headers: Vec<String>,
     /// Reconcile StatefulSetRollouts: needs their definition and the rights of `deploy/rbac/stateful-sets-*.yaml`
     #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
     stateful_sets: bool,
@@ -74,6 +84,18 @@ pub struct OperatorArgs {
     #[cfg(feature = "otlp")]
     #[arg(long, value_name = "URL", value_parser = collector)]
     otlp_endpoint: Option<String>,
+    /// A file with the certificate authorities, in PEM, that replace the system's for `--otlp-endpoint`
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "FILE", requires = "otlp_endpoint")]
+    otlp_ca_file: Option<PathBuf>,
+    /// A file with a bearer token for `--otlp-endpoint`
+    #[cfg(feature = "otlp")]
+    #[arg(long, value_name = "FILE", requires = "otlp_endpoint")]
+    otlp_token_file: Option<PathBuf>,
+    /// A header of requests to `--otlp-endpoint`; repeatable
+    #[cfg(feature = "otlp")]
+    #[arg(long = "otlp-header", value_name = "NAME=VALUE", requires = "otlp_endpoint")]
+    otlp_headers: Vec<String>,
     /// The address of /metrics, /healthz and /readyz; 0.0.0.0 listens on every address, also IPv6
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     bind: SocketAddr,
@@ -116,12 +138,16 @@ fn taint(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// HTTP only: the client has no root certificates, and traces stay in the cluster.
 #[cfg(feature = "otlp")]
 fn collector(text: &str) -> Result<String, String> {
-    let is_http = reqwest::Url::parse(text).is_ok_and(|url| url.scheme() == "http" && url.has_host());
-    let wrong =
-        || "write the address of an OTLP/HTTP collector, such as http://collector.monitoring:4318".to_owned();
+    let is_http = url::Url::parse(text).is_ok_and(|url| {
+        // The log shows the URL.
+        let has_user = !url.username().is_empty() || url.password().is_some();
+        matches!(url.scheme(), "http" | "https") && url.has_host() && !has_user
+    });
+    let wrong = || {
+        "write the address of an OTLP/HTTP collector, such as http://collector.monitoring:4318, without a user".to_owned()
+    };
     if is_http { Ok(text.to_owned()) } else { Err(wrong()) }
 }
 
@@ -150,8 +176,12 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         .concurrency(arguments.concurrency)
         .instance(host.clone());
     operator = arguments.hook_hosts.iter().cloned().fold(operator, Operator::hook_host);
+    let mut prometheus_access = FileAccess::default();
     if let Some(url) = &arguments.prometheus_url {
-        operator = operator.prometheus(url.clone());
+        let (ca, token) = (arguments.prometheus_ca_file.clone(), arguments.prometheus_token_file.clone());
+        let headers = &arguments.prometheus_headers;
+        prometheus_access = FileAccess::new(Origin::Prometheus, url.as_str(), ca, token, headers)?;
+        operator = operator.prometheus(url.clone()).prometheus_access(prometheus_access.clone());
     }
     if arguments.leader_elect || !arguments.no_leader_elect {
         operator = operator.elect(Election::of_process(namespace, lease_name(&arguments.namespaces), &host));
@@ -159,6 +189,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
     let hook_rules = HookRules {
         hosts: arguments.hook_hosts.iter().cloned().collect(),
         prometheus: arguments.prometheus_url.clone(),
+        prometheus_access,
     };
     operator =
         operator.stateful_sets(arguments.stateful_sets).drop_managed_fields(arguments.drop_managed_fields);
@@ -166,13 +197,17 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         operator = operator.drain(arguments.drain_taints.clone());
     }
     operator = operator.topology_from_nodes(arguments.topology_from_nodes);
-    let controllers = arguments.extensions.controllers(&arguments.namespaces, &host, hook_rules)?;
+    let controllers = arguments.extensions.controllers(&arguments.namespaces, &host, hook_rules);
     operator = controllers.iter().cloned().fold(operator, Operator::with_controller);
     #[cfg(feature = "otlp")]
-    let traces =
-        arguments.otlp_endpoint.as_deref().map(|to| windlass::internal::Otlp::new(to, &host)).transpose()?;
-    #[cfg(feature = "otlp")]
-    let traces = traces.map(Arc::new);
+    let traces = match &arguments.otlp_endpoint {
+        Some(url) => {
+            let (ca, token) = (arguments.otlp_ca_file.clone(), arguments.otlp_token_file.clone());
+            let access = FileAccess::new(Origin::Collector, url, ca, token, &arguments.otlp_headers)?;
+            Some(Arc::new(windlass::internal::Otlp::new(url, &host, access)?))
+        }
+        None => None,
+    };
     #[cfg(feature = "otlp")]
     if let Some(traces) = &traces {
         operator = operator.traces(traces.clone());

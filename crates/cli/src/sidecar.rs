@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use reqwest::Url;
+use url::Url;
 use windlass::internal::parse_http;
 
 /// The arguments of `windlass sidecar`.

@@ -26,8 +26,9 @@ use crate::api::names::pod_name;
 use crate::clock::Clock;
 use crate::engine::{Env, Registry};
 use crate::metrics::Metrics;
+use crate::outward::{HttpClient, KeptConnections};
 use crate::probe::SidecarProber;
-use crate::probe::hooks::{HookClient, HookProber, HttpHookClient};
+use crate::probe::hooks::{HookClient, HookProber};
 use crate::render::RenderOptions;
 use crate::sidecar::{MockSidecarClient, SidecarClient};
 use windlass_kube_port::{
@@ -248,7 +249,7 @@ impl Stage {
         tokio::spawn(send);
         let sidecars: Arc<dyn SidecarClient> = Arc::new(sidecars);
         let prober = SidecarProber::of_sidecars(sidecars.clone(), port.clone());
-        let nobody: Arc<dyn HookClient> = Arc::new(HttpHookClient::new().unwrap());
+        let nobody: Arc<dyn HookClient> = Arc::new(HttpClient::new(KeptConnections::None));
         let hook_prober = HookProber::of_hooks(nobody, port.clone(), clock.clone());
         let cx = Context {
             view,

@@ -1,15 +1,15 @@
 //! One exchange with a hook's peer: the request, and the meaning of its answer.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use k8s_openapi::ByteString;
-use reqwest::Url;
+use bytes::Bytes;
+use http::{HeaderValue, Method};
 use serde_json::Value;
+use url::Url;
 
-use super::client::{HookClient, HookReply, HookRequest};
+use super::client::HookClient;
 use super::excerpt::excerpt;
-use super::{HeaderText, HookProbe, HookQuestion, HttpProbe, QueryProbe, Verdict, prometheus};
+use super::{HookProbe, HookQuestion, HookReply, HookRequest, HttpProbe, QueryProbe, Verdict, prometheus};
 use crate::hooks::{Expression, Over, Variables};
-use windlass_kube_port::{Cluster, ClusterError, Kind};
+use crate::outward::{Access, Secrets};
 
 /// The header with the task's ID, by which a peer recognises a repeat.
 pub(super) const TASK_HEADER: &str = "windlass-task";
@@ -22,7 +22,7 @@ const ANY_2XX: &str = "status >= 200 && status < 300";
 /// A connection to a hook's peer.
 pub(super) struct PeerConnection<'a> {
     pub client: &'a dyn HookClient,
-    pub cluster: &'a dyn Cluster,
+    pub secrets: &'a Secrets,
     pub namespace: &'a str,
 }
 
@@ -41,18 +41,15 @@ impl PeerConnection<'_> {
         let url =
             Url::parse(&filled).map_err(|why| format!("cannot be sent: {filled:?} is not a URL: {why}"))?;
         // The text was validated, but what the URL library parses counts.
-        if url.scheme() != "http"
+        if !matches!(url.scheme(), "http" | "https")
             || !url.username().is_empty()
             || url.password().is_some()
             || !url.host_str().is_some_and(|host| probe.url.goes_to(host, &probe.values))
         {
             return Err(format!("is not sent: the host of {filled:?} is not allowed"));
         }
-        let mut headers = HeaderMap::new();
-        for (name, text) in &probe.headers {
-            let (name, value) = self.header(name, text).await?;
-            headers.append(name, value);
-        }
+        let Access { trust, mut headers } = self.secrets.access(self.namespace, &probe.settings).await?;
+        self.secrets.add_headers(self.namespace, &probe.headers, &mut headers).await?;
         let id = HeaderValue::from_str(&question.task_id).map_err(|why| format!("cannot be sent: {why}"))?;
         headers.insert(TASK_HEADER, id);
         headers.insert(ATTEMPT_HEADER, HeaderValue::from(question.attempt));
@@ -60,8 +57,9 @@ impl PeerConnection<'_> {
             method: probe.method.clone(),
             url,
             headers,
-            body: probe.body.clone(),
+            body: Bytes::from(probe.body.clone()),
             timeout: question.timeout,
+            trust,
         };
         let reply = self.client.send(request).await?;
         Ok(judge(probe, &reply))
@@ -70,13 +68,9 @@ impl PeerConnection<'_> {
     async fn query(&self, question: &HookQuestion, probe: &QueryProbe) -> Result<(Verdict, String), String> {
         let mut url = Url::parse(&probe.url).map_err(|why| format!("cannot be sent: {why}"))?;
         url.query_pairs_mut().append_pair("query", &probe.promql);
-        let request = HookRequest {
-            method: Method::GET,
-            url,
-            headers: HeaderMap::new(),
-            body: String::new(),
-            timeout: question.timeout,
-        };
+        let Access { trust, headers } = probe.access.access().await?;
+        let (body, timeout) = (Bytes::new(), question.timeout);
+        let request = HookRequest { method: Method::GET, url, headers, body, timeout, trust };
         let reply = self.client.send(request).await?;
         let samples = prometheus::samples(&reply)?;
         if samples.is_empty() {
@@ -85,41 +79,6 @@ impl PeerConnection<'_> {
         let text = prometheus::shown(&samples);
         let variables = Variables::of_result(&samples);
         Ok(verdict(&probe.success, &probe.failure, Over::Result, &variables, text))
-    }
-
-    async fn header(&self, name: &str, text: &HeaderText) -> Result<(HeaderName, HeaderValue), String> {
-        let cannot = |why: &str| format!("cannot be sent: the header {name:?} {why}");
-        let header = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| cannot("has a name that is not valid for a header"))?;
-        let value = match text {
-            HeaderText::Plain(value) => HeaderValue::from_str(value),
-            HeaderText::Secret { name, key } => {
-                // Secrets often end in a newline.
-                let secret = self.secret(name, key).await?;
-                HeaderValue::from_str(secret.trim()).map(|mut value| {
-                    value.set_sensitive(true);
-                    value
-                })
-            }
-        };
-        Ok((header, value.map_err(|_| cannot("has a value that is not valid for a header"))?))
-    }
-
-    async fn secret(&self, name: &str, key: &str) -> Result<String, String> {
-        let secret = format!("cannot be sent: Secret {}/{name}, which a header refers to,", self.namespace);
-        match self.cluster.get(Kind::Secret, self.namespace, name).await {
-            Ok(Some(object)) => {
-                let data = object["data"].get(key).cloned();
-                let bytes = data.and_then(|data| serde_json::from_value::<ByteString>(data).ok());
-                let text = bytes.and_then(|bytes| String::from_utf8(bytes.0).ok());
-                text.ok_or_else(|| format!("{secret} has no text under its key {key:?}"))
-            }
-            Ok(None) => Err(format!("{secret} does not exist")),
-            Err(ClusterError::Forbidden { .. }) => Err(format!(
-                "{secret} cannot be read by the operator: grant its role the verb get on secrets"
-            )),
-            Err(error) => Err(format!("{secret} cannot be read: {error}")),
-        }
     }
 }
 

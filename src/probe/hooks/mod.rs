@@ -11,7 +11,8 @@ mod prometheus;
 #[cfg(test)]
 mod tests;
 
-pub use client::{HookClient, HookReply, HookRequest, HttpHookClient, WhileLeading};
+pub use crate::outward::{HeaderText, Reply as HookReply, Request as HookRequest};
+pub use client::{HookClient, WhileLeading};
 pub use prober::{HookOwner, HookProber};
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 
 use crate::hooks::{HookUrl, Values};
+use crate::outward::{FileAccess, OutwardSettings};
 
 /// A question of a hook, and its interval. An answer is valid only for an equal question.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -41,7 +43,7 @@ pub enum HookProbe {
     /// An HTTP request.
     Http(Box<HttpProbe>),
     /// A Prometheus query.
-    Query(QueryProbe),
+    Query(Box<QueryProbe>),
 }
 
 /// An HTTP request.
@@ -55,6 +57,8 @@ pub struct HttpProbe {
     pub method: http::Method,
     /// Its headers.
     pub headers: Vec<(String, HeaderText)>,
+    /// Its certificates and credentials.
+    pub settings: OutwardSettings,
     /// Its body; empty for none.
     pub body: String,
     /// The expression for success; empty: a 2xx.
@@ -63,25 +67,13 @@ pub struct HttpProbe {
     pub failure: String,
 }
 
-/// The value of a header.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum HeaderText {
-    /// A literal.
-    Plain(String),
-    /// The value of a key in a Secret, in the owner's namespace.
-    Secret {
-        /// The Secret.
-        name: String,
-        /// The key.
-        key: String,
-    },
-}
-
 /// A Prometheus query.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QueryProbe {
     /// The URL of instant queries.
     pub url: String,
+    /// The certificates and credentials of the operator.
+    pub access: FileAccess,
     /// The query.
     pub promql: String,
     /// The expression for success.

@@ -12,6 +12,7 @@ use super::client::HookClient;
 use super::conversation::PeerConnection;
 use super::{HookAnswer, HookQuestion, Verdict};
 use crate::clock::SharedClock;
+use crate::outward::Secrets;
 use windlass_kube_port::{Cluster, Key};
 
 /// A request of a hook has a time-out of its own, and may take its time. A peer that hangs occupies its slot until
@@ -51,13 +52,15 @@ impl HookProber {
     /// A prober that sends requests with this client. Secrets are read through this port.
     #[must_use]
     pub fn of_hooks(client: Arc<dyn HookClient>, cluster: Arc<dyn Cluster>, clock: SharedClock) -> Arc<Self> {
-        Self::new(Arc::new(HookPeers { client, cluster, clock }), LIMITS)
+        // Hooks are few, so each request reads its Secrets.
+        let secrets = Secrets::new(cluster, Duration::ZERO);
+        Self::new(Arc::new(HookPeers { client, secrets, clock }), LIMITS)
     }
 }
 
 struct HookPeers {
     client: Arc<dyn HookClient>,
-    cluster: Arc<dyn Cluster>,
+    secrets: Secrets,
     clock: SharedClock,
 }
 
@@ -71,7 +74,7 @@ impl Peers<HookOwner, HookQuestion, HookAnswer> for HookPeers {
     ) -> HookAnswer {
         let connection = PeerConnection {
             client: &*self.client,
-            cluster: &*self.cluster,
+            secrets: &self.secrets,
             namespace: &owner.key().namespace,
         };
         let (verdict, said) = connection.ask(question).await;

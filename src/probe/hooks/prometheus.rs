@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client::HookReply;
+use super::HookReply;
 use super::excerpt::excerpt;
 use crate::hooks::Sample;
 

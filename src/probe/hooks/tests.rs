@@ -60,6 +60,7 @@ fn http(success: &str, failure: &str) -> HttpProbe {
         values,
         method: http::Method::POST,
         headers: vec![("X-A".to_owned(), HeaderText::Plain("1".to_owned()))],
+        settings: OutwardSettings::default(),
         body: "{}".to_owned(),
         success: success.to_owned(),
         failure: failure.to_owned(),
@@ -67,12 +68,13 @@ fn http(success: &str, failure: &str) -> HttpProbe {
 }
 
 fn query(success: &str, failure: &str) -> HookProbe {
-    HookProbe::Query(QueryProbe {
+    HookProbe::Query(Box::new(QueryProbe {
         url: "http://prometheus:9090/api/v1/query".to_owned(),
+        access: FileAccess::default(),
         promql: "sum(rate(errors[5m])) > 0".to_owned(),
         success: success.to_owned(),
         failure: failure.to_owned(),
-    })
+    }))
 }
 
 struct ReceivedRequest {
@@ -198,7 +200,7 @@ async fn request_identifies_its_task_and_reads_the_secret_when_sent() {
         let sent = asked.client.sent.lock().unwrap();
         let request = &sent[0];
         assert_eq!(request.url.as_str(), "http://10.0.0.7/drain");
-        assert_eq!((request.method.as_str(), request.body.as_str()), ("POST", "{}"));
+        assert_eq!((request.method.as_str(), &request.body[..]), ("POST", &b"{}"[..]));
         assert_eq!(request.timeout, Duration::from_secs(2));
         let header = |name: &str| request.headers[name].to_str().unwrap();
         assert_eq!(header("windlass-task"), "0123456789-2");
@@ -212,7 +214,7 @@ async fn request_identifies_its_task_and_reads_the_secret_when_sent() {
     asked.prober.answer_all().await;
     let answer = asked.prober.last(&owner(), &without).unwrap();
     assert_eq!(answer.verdict, Verdict::Nothing);
-    assert!(answer.said.contains("Secret shop/drain") && answer.said.contains("\"tok\""), "{}", answer.said);
+    assert!(answer.said.contains("Secret shop/drain (http.headers) has no key tok"), "{}", answer.said);
     assert_eq!(asked.client.sent.lock().unwrap().len(), 1);
 }
 
@@ -283,4 +285,38 @@ async fn panicking_hook_request_is_reported_and_sent_again() {
         );
         tokio::time::advance(Duration::from_mins(1)).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn query_has_the_headers_of_the_operator_flags() {
+    let asked = asked(vec![reply(503, ""), reply(503, "")], MockCluster::new());
+    let of = |headers: &[String]| {
+        let url = "https://prometheus:9090";
+        let access = FileAccess::new(crate::outward::Origin::Prometheus, url, None, None, headers).unwrap();
+        let HookProbe::Query(probe) = query("true", "") else { unreachable!() };
+        question(HookProbe::Query(Box::new(QueryProbe { access, ..*probe })))
+    };
+    for headers in [vec![], vec!["X-Scope-OrgID=shop".to_owned()]] {
+        asked.prober.ask(&owner(), of(&headers), Duration::ZERO);
+        asked.prober.answer_all().await;
+    }
+    let sent = asked.client.sent.lock().unwrap();
+    let tenants: Vec<_> = sent.iter().map(|request| request.headers.get("x-scope-orgid")).collect();
+    assert_eq!(tenants, [None, Some(&http::HeaderValue::from_static("shop"))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_certificate_secret_is_reported_and_nothing_is_sent() {
+    let mut cluster = MockCluster::new();
+    cluster.expect_get().returning(|_, _, _| Ok(None));
+    let asked = asked(vec![reply(200, "")], cluster);
+    let mut probe = http("", "");
+    probe.settings.tls.ca_secret = "ca".to_owned();
+    let question = question(HookProbe::Http(Box::new(probe)));
+    asked.prober.ask(&owner(), question.clone(), Duration::ZERO);
+    asked.prober.answer_all().await;
+    let answer = asked.prober.last(&owner(), &question).unwrap();
+    assert_eq!(answer.verdict, Verdict::Nothing);
+    assert!(answer.said.contains("Secret shop/ca (http.tls.caSecret) does not exist"), "{}", answer.said);
+    assert!(asked.client.sent.lock().unwrap().is_empty());
 }

@@ -57,7 +57,7 @@ struct Sidecar {
 
 impl Sidecar {
     async fn start(args: SidecarArgs) -> Self {
-        Self::serve(SidecarServer::new(&args).unwrap()).await
+        Self::serve(SidecarServer::new(&args)).await
     }
 
     async fn serve(server: SidecarServer) -> Self {

@@ -33,7 +33,7 @@ async fn stopped_server_answers_pending_requests_and_exits() {
 
 #[tokio::test(start_paused = true)]
 async fn stopped_server_does_not_wait_for_incomplete_requests() {
-    let mut sidecar = Sidecar::serve(SidecarServer::with_request_timeout(&args(), 10 * LONG).unwrap()).await;
+    let mut sidecar = Sidecar::serve(SidecarServer::with_request_timeout(&args(), 10 * LONG)).await;
     let _open = half_a_request(&sidecar).await;
     // Let the server accept it before the shutdown.
     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -43,7 +43,7 @@ async fn stopped_server_does_not_wait_for_incomplete_requests() {
 
 #[tokio::test]
 async fn incomplete_request_times_out() {
-    let server = SidecarServer::with_request_timeout(&args(), Duration::from_millis(100)).unwrap();
+    let server = SidecarServer::with_request_timeout(&args(), Duration::from_millis(100));
     let sidecar = Sidecar::serve(server).await;
     let mut connection = half_a_request(&sidecar).await;
     let mut answer = [0; 12];

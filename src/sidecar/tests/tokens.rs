@@ -13,7 +13,7 @@ async fn guarded(file: &File) -> Sidecar {
 }
 
 async fn submit(sidecar: &Sidecar, token: Option<&str>) -> Result<(), SidecarError> {
-    let client = HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT).unwrap();
+    let client = HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT);
     client.submit(&sidecar.url, &TaskRequest::mark_ready("a"), token).await
 }
 

@@ -7,6 +7,7 @@ use crate::api::HookAction;
 use crate::api::hooks::HttpHook;
 use crate::engine::{Outcome, TaskError};
 use crate::hooks::{Filled, HookUrl};
+use crate::outward::{Origin, OutwardSettings};
 use crate::probe::hooks::{HeaderText, HookProbe, HookQuestion, HttpProbe, Verdict};
 
 /// The defaults for a hook's interval and for the timeout of one request.
@@ -96,6 +97,11 @@ fn question(turn: &Turn<'_>, http: &HttpHook) -> Result<HookQuestion, String> {
             method: ::http::Method::from_bytes(method(http).as_bytes())
                 .map_err(|_| format!("http.method {:?} is not an HTTP method", http.method))?,
             headers,
+            settings: OutwardSettings {
+                origin: Origin::Hook,
+                tls: http.tls.clone().unwrap_or_default(),
+                auth: http.auth.clone().unwrap_or_default(),
+            },
             body: filled("http.body", &http.body)?,
             values,
             success: http.success.clone(),

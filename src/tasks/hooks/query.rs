@@ -116,11 +116,12 @@ fn question(turn: &Turn<'_>, query: &QueryHook) -> Result<HookQuestion, String> 
         attempt: turn.attempt(),
         interval: seconds(query.interval_seconds.unwrap_or(INTERVAL_SECONDS)),
         timeout: turn.request_timeout(QUERY_TIMEOUT),
-        probe: HookProbe::Query(QueryProbe {
+        probe: HookProbe::Query(Box::new(QueryProbe {
             url: prometheus.instant_queries(),
+            access: turn.scope.rules.prometheus_access.clone(),
             promql: promql.fill_plainly(&turn.values())?,
             success: query.success.clone(),
             failure: query.failure.clone(),
-        }),
+        })),
     })
 }

@@ -87,6 +87,7 @@ impl Stage {
         let rules = HookRules {
             hosts: [Host::parse("peer").unwrap()].into(),
             prometheus: Some(PrometheusUrl::parse("http://prometheus").unwrap()),
+            ..HookRules::default()
         };
         let scope = HookScope {
             about: About::EveryPoint,

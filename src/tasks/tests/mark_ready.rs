@@ -126,8 +126,11 @@ async fn unavailable_token_is_reported_and_no_request_is_sent() {
     let forbidden =
         ClusterError::Forbidden { object: "Secret shop/tok".to_owned(), message: "no".to_owned() };
     let table = [
-        (Ok(None), "Secret shop/tok, which sidecar.tokenSecret refers to, does not exist"),
-        (Ok(Some(json!({"data": {"password": "eA=="}}))), "has no text under its key `token`"),
+        (Ok(None), "Secret shop/tok (sidecar.tokenSecret) does not exist: create it with the key token"),
+        (
+            Ok(Some(json!({"data": {"password": "eA=="}}))),
+            "Secret shop/tok (sidecar.tokenSecret) has no key token: add it",
+        ),
         (Err(forbidden), "the operator may not read Secret shop/tok"),
         (Err(overloaded()), &overloaded().to_string()),
     ];

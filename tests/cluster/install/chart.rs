@@ -190,7 +190,7 @@ fn optional_chart_parts_are_rendered_on_request() {
         return;
     }
     let sets = [
-        "watchNamespaces={a,b},rbac.claimOwners=true,rbac.hookJobs=true,networkPolicy.egress[0].ports[0].port=443",
+        "watchNamespaces={a,b},rbac.claimOwners=true,rbac.hookJobs=true,rbac.secrets=true,networkPolicy.egress[0].ports[0].port=443",
         "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.release=prom,metrics.podMonitor.enabled=true",
         "metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true",
     ];
@@ -201,7 +201,13 @@ fn optional_chart_parts_are_rendered_on_request() {
     };
     let system = "windlass-system";
     for namespace in ["a", "b"] {
-        for name in ["windlass", "windlass-claim-owners", "windlass-hook-jobs", "windlass-stateful-sets"] {
+        for name in [
+            "windlass",
+            "windlass-claim-owners",
+            "windlass-hook-jobs",
+            "windlass-secrets",
+            "windlass-stateful-sets",
+        ] {
             assert_eq!(get("RoleBinding", namespace, name)["subjects"][0]["namespace"], system);
             assert!(!get("Role", namespace, name)["rules"].as_array().unwrap().is_empty());
         }
@@ -259,6 +265,52 @@ fn protected_metrics_and_traces_add_arguments_and_permissions() {
     assert_eq!(service["targetPort"], "dashboard");
     let plain = objects(&rendered(&[]).ok());
     assert!(!plain.keys().any(|(_, _, name)| name == "windlass-metrics-reader"));
+}
+
+#[test]
+fn certificates_and_tokens_of_servers_are_mounted_for_their_flags() {
+    if !is_there() {
+        return;
+    }
+    let sets = [
+        "prometheus.url=https://p:9090,prometheus.caSecret=p-ca,prometheus.tokenSecret=p-token",
+        "prometheus.headers.X-Scope-OrgID=shop,traces.otlpEndpoint=https://otel:4318,traces.caSecret=otel-ca",
+    ];
+    let pod = |sets: &[&str]| {
+        let all = objects(&rendered(sets).ok());
+        all[&("Deployment".into(), "windlass-system".into(), "windlass".into())]["spec"]["template"]["spec"]
+            .clone()
+    };
+    let spec = pod(&sets);
+    let container = &spec["containers"][0];
+    let arguments: Vec<&str> =
+        container["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let mut flags: Vec<_> =
+        arguments.iter().filter(|a| a.starts_with("--prom") || a.starts_with("--otlp")).collect();
+    flags.sort();
+    let expected = [
+        "--otlp-ca-file=/etc/windlass/otlp-ca/ca.crt",
+        "--otlp-endpoint=https://otel:4318",
+        "--prometheus-ca-file=/etc/windlass/prometheus-ca/ca.crt",
+        "--prometheus-header=X-Scope-OrgID=shop",
+        "--prometheus-token-file=/etc/windlass/prometheus-token/token",
+        "--prometheus-url=https://p:9090",
+    ];
+    assert_eq!(flags, expected.iter().collect::<Vec<_>>());
+    let item = |key: &str| json!([{"key": key, "path": key}]);
+    let volume = |name: &str, secret: &str, key: &str| json!({"name": name, "secret": {"secretName": secret, "items": item(key)}});
+    let volumes = json!([
+        volume("otlp-ca", "otel-ca", "ca.crt"),
+        volume("prometheus-ca", "p-ca", "ca.crt"),
+        volume("prometheus-token", "p-token", "token"),
+    ]);
+    assert_eq!(spec["volumes"], volumes);
+    let mounts: Vec<_> =
+        container["volumeMounts"].as_array().unwrap().iter().map(|m| &m["mountPath"]).collect();
+    let paths =
+        ["otlp-ca", "prometheus-ca", "prometheus-token"].map(|name| json!(format!("/etc/windlass/{name}")));
+    assert_eq!(mounts, paths.iter().collect::<Vec<_>>());
+    assert!(pod(&[])["volumes"].is_null());
 }
 
 #[test]
@@ -363,16 +415,23 @@ fn chart_grants_the_same_as_deploy_rbac() {
     }
     let rules =
         |all: &Objects, name: &str| all[&("ClusterRole".into(), String::new(), name.into())]["rules"].clone();
-    // A right to create Jobs allows anything: it is granted only on request.
+    // A right to create Jobs allows anything, and Secrets are private: both are granted only on request.
+    let requested = ["\"jobs\"", "\"secrets\""];
     for plain in [&[][..], &["watchNamespaces={a}"]] {
         let all = objects(&rendered(plain).ok());
-        assert!(!all.values().any(|o| o["rules"].to_string().contains("\"jobs\"")), "{plain:?}");
+        for right in requested {
+            assert!(!all.values().any(|o| o["rules"].to_string().contains(right)), "{plain:?}: {right}");
+        }
     }
-    let of_chart = objects(&rendered(&["rbac.hookJobs=true,rbac.claimOwners=true,drain.enabled=true"]).ok());
-    assert!(of_chart.values().any(|o| o["rules"].to_string().contains("\"jobs\"")));
+    let sets = "rbac.hookJobs=true,rbac.secrets=true,rbac.claimOwners=true,drain.enabled=true";
+    let of_chart = objects(&rendered(&[sets]).ok());
+    for right in requested {
+        assert!(of_chart.values().any(|o| o["rules"].to_string().contains(right)), "{right}");
+    }
     for (file, name) in [
         ("all-namespaces", "windlass"),
         ("hook-jobs-all-namespaces", "windlass-hook-jobs"),
+        ("secrets-all-namespaces", "windlass-secrets"),
         ("claim-owners-all-namespaces", "windlass-claim-owners"),
         ("stateful-sets-all-namespaces", "windlass-stateful-sets"),
         ("drain", "windlass-drain"),

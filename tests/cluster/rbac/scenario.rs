@@ -108,7 +108,7 @@ async fn token(world: &World) {
         role_url: None,
         token_file: None,
     };
-    let sidecar = SidecarServer::new(&arguments).expect("a sidecar");
+    let sidecar = SidecarServer::new(&arguments);
     let serving = tokio::spawn(serve(listener, sidecar, std::future::pending()));
     let tok = json!({"metadata": {"name": "tok"}, "stringData": {"token": "s3cret"}});
     world.create("v1", "Secret", tok).await;

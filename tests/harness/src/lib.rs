@@ -24,6 +24,7 @@ pub mod stage;
 pub mod systems;
 #[cfg(feature = "temporal")]
 pub mod temporal;
+pub mod tls;
 
 use std::path::{Path, PathBuf};
 

@@ -94,6 +94,11 @@ impl World {
 
     /// Starts the operator and waits until its caches are filled.
     pub async fn start_operator(&mut self) {
+        self.start_operator_with(&[]).await;
+    }
+
+    /// The same, with more arguments.
+    pub async fn start_operator_with(&mut self, arguments: &[&str]) {
         self.port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let log = std::env::var_os("WINDLASS_TEST_LOG").is_some();
         // Another build of the operator can be measured, to compare the two.
@@ -104,6 +109,7 @@ impl World {
             command.args(["--namespace", &self.ns]);
         }
         let child = command
+            .args(arguments)
             .env("KUBECONFIG", &self.kubeconfig)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

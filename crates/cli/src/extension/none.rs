@@ -18,13 +18,8 @@ pub struct OperatorFlags {}
 
 impl OperatorFlags {
     /// The controllers that the flags select, in these namespaces, or in all, under these rules for hooks.
-    pub fn controllers(
-        &self,
-        _: &[String],
-        _: &str,
-        _: HookRules,
-    ) -> Result<Vec<Arc<dyn Controller>>, String> {
-        Ok(Vec::new())
+    pub fn controllers(&self, _: &[String], _: &str, _: HookRules) -> Vec<Arc<dyn Controller>> {
+        Vec::new()
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use windlass_core::api::{NodeDeploymentSpec, StatefulNodeSpec};
+use windlass_core::api::{NodeDeploymentSpec, Sidecar, StatefulNodeSpec};
 use windlass_core::revision::{Difference, RevisionData, drift};
 
 /// A changed field.
@@ -69,9 +69,8 @@ fn fields_outside_target(spec: &NodeDeploymentSpec) -> Value {
     let mut template = nothing.apply_to(&spec.template.spec);
     template.sidecar = spec.template.spec.sidecar.take().map(|mut sidecar| {
         if sidecar.is_injected() {
-            let reached = (sidecar.url.clone(), sidecar.token_secret.clone());
-            sidecar =
-                windlass_core::api::Sidecar { url: reached.0, token_secret: reached.1, ..Default::default() };
+            let Sidecar { url, token_secret, tls, auth, .. } = sidecar;
+            sidecar = Sidecar { url, token_secret, tls, auth, ..Sidecar::default() };
         }
         sidecar
     });

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::TaskType;
+use super::{Auth, TaskType, Tls};
 
 /// The default of a hook's `timeoutSeconds`.
 pub const DEFAULT_HOOK_TIMEOUT_SECONDS: i64 = 600;
@@ -136,6 +136,14 @@ pub struct HttpHook {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]))]
     pub method: String,
+    /// The TLS settings of an `https://` url.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Tls")]
+    pub tls: Option<Tls>,
+    /// The credentials of the request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Auth")]
+    pub auth: Option<Auth>,
     /// headers lists the headers of the request; at most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]

@@ -15,6 +15,7 @@ pub mod ids;
 pub mod interned;
 pub mod names;
 pub mod node_deployment;
+pub mod outward;
 pub mod packed;
 mod phases;
 pub mod plan_field;
@@ -48,6 +49,7 @@ pub use node_deployment::{
     BlueGreenStrategy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec, NodeTemplate,
     NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,
 };
+pub use outward::{Auth, Tls};
 pub use packed::PackedTexts;
 pub use phases::{FleetPhase, NodePhase};
 pub use plan_field::RawPlan;

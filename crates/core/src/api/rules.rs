@@ -559,9 +559,26 @@ pub(super) const NODE_SPEC: &[Rule] = &[
     .class(Reason::Required),
     Rule::new(
         "sidecar.url",
-        "self == '' || self.matches('^http://([^{}]|[{](name|namespace|port|podIP)[}])+$')",
-        "sidecar.url is not a valid URL: it has to begin with http://, and the only placeholders are {name}, \
+        "self == '' || self.matches('^https?://([^{}]|[{](name|namespace|port|podIP)[}])+$')",
+        "sidecar.url is not a valid URL: it has to begin with http:// or https://, and the only placeholders are {name}, \
          {namespace}, {port} and {podIP}",
+    ),
+    Rule::new(
+        "sidecar",
+        "!has(self.tls) || (has(self.url) && self.url.startsWith('https://'))",
+        "sidecar.tls needs a sidecar.url with https://: change the url, or remove tls",
+    )
+    .on("tls"),
+    Rule::new(
+        "sidecar",
+        "!has(self.auth) || !has(self.tokenSecret) || self.tokenSecret == ''",
+        "sidecar.auth replaces sidecar.tokenSecret: remove one of them",
+    )
+    .on("auth"),
+    Rule::new(
+        "sidecar.auth",
+        "has(self.bearerSecret) != has(self.basicSecret)",
+        "sidecar.auth needs either bearerSecret or basicSecret, but not both",
     ),
     Rule::new(
         "sidecar.tokenSecret",

@@ -13,7 +13,7 @@ use super::fields::is_zero;
 use super::history::HistoryEntry;
 use super::policies::ClaimRetention;
 use super::problem::Problem;
-use super::{Condition, GrantId, PodTemplateHash, RawPlan, RemovalId, RestartTime, Shared};
+use super::{Auth, Condition, GrantId, PodTemplateHash, RawPlan, RemovalId, RestartTime, Shared, Tls};
 
 /// The desired state of a node: a StatefulSet with one replica (`OnDelete`), its headless Service and its volume
 /// claims.
@@ -214,6 +214,14 @@ pub struct Sidecar {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 253))]
     pub token_secret: String,
+    /// The TLS settings of an `https://` url.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Tls")]
+    pub tls: Option<Tls>,
+    /// The credentials of all requests, in place of `tokenSecret`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Auth")]
+    pub auth: Option<Auth>,
 }
 
 impl Sidecar {

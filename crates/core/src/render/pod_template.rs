@@ -171,6 +171,8 @@ fn sidecar_container(sidecar: &Sidecar) -> Value {
         security_context,
         url: _,
         token_secret: _,
+        tls: _,
+        auth: _,
     } = sidecar;
     let bind = format!("0.0.0.0:{port}");
     let args: Vec<&str> =
@@ -301,7 +303,8 @@ mod tests {
     fn sidecar_connection_settings_are_not_rendered_into_the_pod() {
         let template = json!({"spec": {"containers": [{"name": "db"}], "initContainers": null}});
         let bare = render(json!({"podTemplate": template, "sidecar": {"image": "w:1"}}));
-        let reached = json!({"image": "w:1", "port": 7777, "url": "http://x", "tokenSecret": "t"});
+        let reached = json!({"image": "w:1", "port": 7777, "url": "https://x", "tokenSecret": "t",
+            "tls": {"caSecret": "ca", "serverName": "x"}, "auth": {"basicSecret": "b"}});
         assert_eq!(render(json!({"podTemplate": template, "sidecar": reached})), bare);
         for field in ["resources", "env", "volumeMounts"] {
             assert_eq!(bare["spec"]["initContainers"][0].get(field), None, "{field}");

@@ -69,8 +69,11 @@ impl RevisionSidecar {
             env,
             volume_mounts,
             security_context,
+            // These apply at once: they say how the sidecar is reached.
             url: _,
             token_secret: _,
+            tls: _,
+            auth: _,
         } = sidecar;
         sidecar.is_injected().then(|| Self {
             image: image.clone(),
@@ -87,9 +90,20 @@ impl RevisionSidecar {
     /// template).
     fn reached_as(self, live: Option<&Sidecar>) -> Sidecar {
         let Self { image, port, resources, args, env, volume_mounts, security_context } = self;
-        let (url, token_secret) =
-            live.map(|live| (live.url.clone(), live.token_secret.clone())).unwrap_or_default();
-        Sidecar { image, port, resources, args, env, volume_mounts, security_context, url, token_secret }
+        let Sidecar { url, token_secret, tls, auth, .. } = live.cloned().unwrap_or_default();
+        Sidecar {
+            image,
+            port,
+            resources,
+            args,
+            env,
+            volume_mounts,
+            security_context,
+            url,
+            token_secret,
+            tls,
+            auth,
+        }
     }
 }
 

@@ -74,7 +74,8 @@ mod tests {
             "volumeClaimRetention": "Delete",
             "ports": [{"port": 80}],
             "serviceAnnotations": {"a": "b"},
-            "sidecar": {"image": "w:9", "port": 1, "args": ["x"], "url": "http://x", "tokenSecret": "t"},
+            "sidecar": {"image": "w:9", "port": 1, "args": ["x"], "url": "https://x",
+                "tokenSecret": "t", "tls": {"caSecret": "ca"}, "auth": {"bearerSecret": "b"}},
             "progressDeadlineSeconds": 5,
             "suspend": true, "grantedHash": "v1:x", "grantID": "g",
         }))
@@ -118,8 +119,10 @@ mod tests {
         expected["volumeClaimRetention"] = json!("Delete");
         expected["ports"] = json!([{"port": 80}]);
         expected["serviceAnnotations"] = json!({"a": "b"});
-        expected["sidecar"]["url"] = json!("http://x");
+        expected["sidecar"]["url"] = json!("https://x");
         expected["sidecar"]["tokenSecret"] = json!("t");
+        expected["sidecar"]["tls"] = json!({"caSecret": "ca"});
+        expected["sidecar"]["auth"] = json!({"bearerSecret": "b"});
         expected["progressDeadlineSeconds"] = json!(5);
         assert_eq!(spec, read(expected));
     }

@@ -28,15 +28,16 @@ pub struct WorkersController {
 }
 
 impl WorkersController {
-    /// Fails only if no HTTP client for hooks can be made.
-    pub fn new(namespaces: &[String], instance: &str, hook_rules: HookRules) -> Result<Self, String> {
-        Ok(Self {
+    /// The controller in these namespaces, or in all, with these rules for hooks.
+    #[must_use]
+    pub fn new(namespaces: &[String], instance: &str, hook_rules: HookRules) -> Self {
+        Self {
             namespaces: namespaces.to_vec(),
             instance: instance.to_owned(),
             hook_rules,
-            peers: peers()?,
+            peers: peers(),
             metrics: Metrics::default(),
-        })
+        }
     }
 }
 

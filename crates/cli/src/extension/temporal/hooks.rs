@@ -11,7 +11,7 @@ use windlass_temporal::hooks::{HookContext, HookedObject, Hooks, HooksRejected};
 
 use windlass::internal::Remembered;
 use windlass::internal::{About, DeletedJobs, HookList, HookScope, JobOwner, Unfit, check_all, delete_jobs};
-use windlass::internal::{HookOwner, HookProber, HttpHookClient};
+use windlass::internal::{HookOwner, HookProber, HttpClient, KeptConnections};
 use windlass::internal::{HookRules, Values};
 use windlass::operator::HookClient;
 use windlass_clock::{SharedClock, monotonic};
@@ -42,9 +42,10 @@ struct Verdict {
     found: Result<(), String>,
 }
 
-/// The client for the peers of hooks. Fails only if the machine cannot provide an HTTP client.
-pub fn peers() -> Result<Arc<dyn HookClient>, String> {
-    Ok(Arc::new(HttpHookClient::new()?))
+/// The client for the peers of hooks.
+#[must_use]
+pub fn peers() -> Arc<dyn HookClient> {
+    Arc::new(HttpClient::new(KeptConnections::None))
 }
 
 impl WorkerHooks {
@@ -196,7 +197,7 @@ mod tests {
     async fn worker_hook_state_is_dropped_on_deletion_or_replacement() {
         let simulated = Simulated::start(Options::seeded(1));
         let cluster = Arc::new(KubeCluster::new(simulated.client("windlass", "shop"), View::shared()));
-        let hooks = WorkerHooks::new(HookRules::default(), peers().unwrap(), cluster, Arc::new(SystemClock));
+        let hooks = WorkerHooks::new(HookRules::default(), peers(), cluster, Arc::new(SystemClock));
         let is_kept = |uid: &str| (hooks.known(&orders(uid)).is_some(), hooks.deleted.has(uid, "job"));
         for uid in ["a", "b"] {
             hooks.check(&orders(uid), &[]).await.unwrap();

@@ -52,12 +52,11 @@ impl OperatorFlags {
         namespaces: &[String],
         instance: &str,
         hook_rules: HookRules,
-    ) -> Result<Vec<Arc<dyn Controller>>, String> {
+    ) -> Vec<Arc<dyn Controller>> {
         if !self.temporal {
-            return Ok(Vec::new());
+            return Vec::new();
         }
-        let workers = controller::WorkersController::new(namespaces, instance, hook_rules)?;
-        Ok(vec![Arc::new(workers)])
+        vec![Arc::new(controller::WorkersController::new(namespaces, instance, hook_rules))]
     }
 }
 

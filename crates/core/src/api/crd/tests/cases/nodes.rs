@@ -95,10 +95,31 @@ pub(super) fn node_fields() -> Vec<Case> {
         ),
         Case::new(
             "a scheme that a sidecar does not speak",
+            sidecar(json!({"image": "s:1", "url": "grpc://{podIP}"})),
             sidecar(json!({"image": "s:1", "url": "https://{podIP}"})),
-            sidecar(json!({"image": "s:1", "url": "http://{podIP}"})),
             "spec.sidecar.url",
-            "sidecar.url is not a valid URL: it has to begin with http://",
+            "sidecar.url is not a valid URL: it has to begin with http:// or https://",
+        ),
+        Case::new(
+            "TLS settings for a URL without TLS",
+            sidecar(json!({"image": "s:1", "url": "http://{podIP}", "tls": {"caSecret": "ca"}})),
+            sidecar(json!({"image": "s:1", "url": "https://{podIP}", "tls": {"caSecret": "ca"}})),
+            "spec.sidecar.tls",
+            "sidecar.tls needs a sidecar.url with https://",
+        ),
+        Case::new(
+            "two tokens for a sidecar",
+            sidecar(json!({"image": "s:1", "tokenSecret": "a", "auth": {"bearerSecret": "b"}})),
+            sidecar(json!({"image": "s:1", "tokenSecret": "", "auth": {"bearerSecret": "b"}})),
+            "spec.sidecar.auth",
+            "sidecar.auth replaces sidecar.tokenSecret: remove one of them",
+        ),
+        Case::new(
+            "two kinds of credentials for a sidecar",
+            sidecar(json!({"image": "s:1", "auth": {"bearerSecret": "a", "basicSecret": "b"}})),
+            sidecar(json!({"image": "s:1", "auth": {"basicSecret": "b"}})),
+            "spec.sidecar.auth",
+            "sidecar.auth needs either bearerSecret or basicSecret",
         ),
         Case::new(
             "a name that no Secret can have",

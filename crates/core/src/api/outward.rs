@@ -1,0 +1,32 @@
+//! The TLS settings and credentials of requests that the operator sends for a fleet: those of hooks and to sidecars. They
+//! are not part of a revision, so a change to them applies at once.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// TLS settings.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Tls {
+    /// The Secret with `ca.crt`, in place of the system's roots.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub ca_secret: String,
+    /// The Secret with `tls.crt` and `tls.key`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub client_cert_secret: String,
+    /// The name to verify. Defaults to the host of the url.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub server_name: String,
+}
+
+/// The credentials in the header Authorization.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Auth {
+    /// The Secret with `token`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub bearer_secret: String,
+    /// The Secret with `username` and `password`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub basic_secret: String,
+}
