@@ -188,8 +188,7 @@ impl Secrets {
                 Err(format!("cannot be sent: {source} does not exist: create it with the key {}", key.key))
             }
             Err(ClusterError::Forbidden { .. }) => Err(format!(
-                "cannot be sent: the operator may not read {source}: grant it get on secrets with deploy/rbac/secrets-*.yaml \
-                 or the Helm value rbac.secrets"
+                "cannot be sent: the operator may not read {source}: grant its role the verb get on secrets, as in deploy/rbac"
             )),
             Err(error) => Err(format!("cannot be sent: {source} cannot be read: {error}")),
         }

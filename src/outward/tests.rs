@@ -332,8 +332,8 @@ async fn missing_secret_key_or_right_is_named_with_its_field() {
         (
             Err(forbidden),
             &ca,
-            "the operator may not read Secret shop/ca (http.tls.caSecret): grant it get on secrets with \
-             deploy/rbac/secrets-*.yaml or the Helm value rbac.secrets",
+            "the operator may not read Secret shop/ca (http.tls.caSecret): grant its role the verb get on \
+             secrets, as in deploy/rbac",
         ),
     ];
     for (answer, settings, part) in table {

@@ -190,7 +190,7 @@ fn optional_chart_parts_are_rendered_on_request() {
         return;
     }
     let sets = [
-        "watchNamespaces={a,b},rbac.claimOwners=true,rbac.hookJobs=true,rbac.secrets=true,networkPolicy.egress[0].ports[0].port=443",
+        "watchNamespaces={a,b},rbac.claimOwners=true,rbac.hookJobs=true,networkPolicy.egress[0].ports[0].port=443",
         "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.release=prom,metrics.podMonitor.enabled=true",
         "metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true",
     ];
@@ -201,13 +201,7 @@ fn optional_chart_parts_are_rendered_on_request() {
     };
     let system = "windlass-system";
     for namespace in ["a", "b"] {
-        for name in [
-            "windlass",
-            "windlass-claim-owners",
-            "windlass-hook-jobs",
-            "windlass-secrets",
-            "windlass-stateful-sets",
-        ] {
+        for name in ["windlass", "windlass-claim-owners", "windlass-hook-jobs", "windlass-stateful-sets"] {
             assert_eq!(get("RoleBinding", namespace, name)["subjects"][0]["namespace"], system);
             assert!(!get("Role", namespace, name)["rules"].as_array().unwrap().is_empty());
         }
@@ -416,14 +410,14 @@ fn chart_grants_the_same_as_deploy_rbac() {
     let rules =
         |all: &Objects, name: &str| all[&("ClusterRole".into(), String::new(), name.into())]["rules"].clone();
     // A right to create Jobs allows anything, and Secrets are private: both are granted only on request.
-    let requested = ["\"jobs\"", "\"secrets\""];
+    let requested = ["\"jobs\""];
     for plain in [&[][..], &["watchNamespaces={a}"]] {
         let all = objects(&rendered(plain).ok());
         for right in requested {
             assert!(!all.values().any(|o| o["rules"].to_string().contains(right)), "{plain:?}: {right}");
         }
     }
-    let sets = "rbac.hookJobs=true,rbac.secrets=true,rbac.claimOwners=true,drain.enabled=true";
+    let sets = "rbac.hookJobs=true,rbac.claimOwners=true,drain.enabled=true";
     let of_chart = objects(&rendered(&[sets]).ok());
     for right in requested {
         assert!(of_chart.values().any(|o| o["rules"].to_string().contains(right)), "{right}");
@@ -431,7 +425,6 @@ fn chart_grants_the_same_as_deploy_rbac() {
     for (file, name) in [
         ("all-namespaces", "windlass"),
         ("hook-jobs-all-namespaces", "windlass-hook-jobs"),
-        ("secrets-all-namespaces", "windlass-secrets"),
         ("claim-owners-all-namespaces", "windlass-claim-owners"),
         ("stateful-sets-all-namespaces", "windlass-stateful-sets"),
         ("drain", "windlass-drain"),

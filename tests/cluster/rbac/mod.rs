@@ -39,15 +39,12 @@ async fn operator_in_all_namespaces_uses_exactly_its_permissions() {
 /// Goes through everything, and compares what was asked for with what is granted.
 async fn everything_is_used(world: &mut World) {
     let mark = world.cp.audit_mark().await;
-    let of_secrets = rules::read(secrets::file(world.reach()));
-    world.grant(&of_secrets).await;
     world.start_operator().await;
     scenario::run(world).await;
     // The right to a finalizer is asked for by an admission plugin, not by a request: see below. Evictions are requested
     // only by an operator that carries out drains: see e2e/drains.rs.
     let is_asked = |rule: &Rule| !rule.resource.ends_with("/finalizers") && rule.resource != "pods/eviction";
-    let all = granted(world.reach()).into_iter().chain(rules::granted_by(&of_secrets));
-    let expected: Vec<Rule> = all.filter(is_asked).collect();
+    let expected: Vec<Rule> = granted(world.reach()).into_iter().filter(is_asked).collect();
     let until = monotonic() + PATIENCE;
     loop {
         let audit = world.operator_audit(mark).await;

@@ -1,29 +1,11 @@
-//! Secrets of hooks: an HTTPS hook with a client certificate and a token, without and with the right to read Secrets,
-//! and with Secrets that are rotated while the rollout waits.
+//! Secrets of hooks: an HTTPS hook with a client certificate and a token, with Secrets that are rotated while the rollout waits.
 
 use serde_json::{Value, json};
 
-use crate::rbac::rules::{Rule, granted, granted_by, read, used};
+use crate::rbac::rules::{Rule, used};
 use windlass_harness::controlplane::Options;
 use windlass_harness::operated::{Reach, World, fleet, image, is_applied};
 use windlass_harness::tls::{Authority, Identity, TlsOptions, TlsServer};
-
-/// The file with the right to read Secrets.
-pub fn file(reach: Reach) -> &'static str {
-    match reach {
-        Reach::OneNamespace => "secrets-one-namespace.yaml",
-        Reach::AllNamespaces => "secrets-all-namespaces.yaml",
-    }
-}
-
-#[test]
-fn secret_permission_is_separate_and_minimal() {
-    for reach in [Reach::OneNamespace, Reach::AllNamespaces] {
-        assert!(granted(reach).iter().all(|rule| rule.resource != "secrets"), "{reach:?}");
-        let get = Rule { group: String::new(), resource: "secrets".into(), verb: "get".into() };
-        assert_eq!(granted_by(&read(file(reach))), [get].into(), "{reach:?}");
-    }
-}
 
 fn drain(url: &str) -> Value {
     let http = json!({
@@ -74,8 +56,6 @@ async fn https_hook_uses_rotated_secrets_and_names_what_is_wrong() {
     world.patch(&fleets, "db", image("db:2")).await;
 
     // Each message names what is missing or wrong, until it is put right.
-    until_said(&world, "(http.tls.caSecret): grant it get on secrets with deploy/rbac/secrets-*.yaml").await;
-    world.grant(&read(file(Reach::OneNamespace))).await;
     until_said(&world, "has a certificate that does not verify: no authority in Secret").await;
     world.patch(&secrets, "ca", json!({"stringData": {"ca.crt": authority.pem()}})).await;
     until_said(&world, "client certificate in Secret").await;
