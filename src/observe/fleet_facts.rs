@@ -21,7 +21,7 @@ use crate::planner::fleet::facts::{
 };
 use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{ActiveSetEvidence, Seen, serving};
-use crate::planner::fleet::{ChildFacts, Conflict, FleetFacts, FleetKind, SetFacts, Strategy};
+use crate::planner::fleet::{ChildFacts, Conflict, Domain, FleetFacts, FleetKind, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
 use crate::revision::ClaimsComparison;
 use windlass_kube_port::observed::{Meta, ObservedNode};
@@ -92,12 +92,26 @@ impl FleetScope {
             requested,
             conflicts: self.conflicts(&active, &children),
             shutting_down: self.shutting_down(&active, spec.replicas),
+            ending_domains: self.ending_domains(&active),
             ending: self.ending(),
             set: active,
             sets,
             children,
             renderings,
         }
+    }
+
+    /// The failure domains of the pods of a set that end although their nodes were removed.
+    fn ending_domains(&self, set: &SetName) -> BTreeMap<String, Domain> {
+        if self.spec.topology().is_none() {
+            return BTreeMap::new();
+        }
+        let domain = |name: String| {
+            let pod = self.view.pods.get(&Key::new(&self.fleet.meta.namespace, name.as_str()))?;
+            let domain = self.domain_at(0, pod.node()?, Some(&pod));
+            domain.name().is_some().then_some((name, domain))
+        };
+        self.shutting_down(set, self.spec.replicas).into_iter().filter_map(domain).collect()
     }
 
     pub(super) fn spec_facts(&self) -> SpecFacts {

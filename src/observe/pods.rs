@@ -232,6 +232,8 @@ impl FleetScope {
             deadline_seconds: self.spec.update_strategy.progress_deadline_seconds,
             now: self.now,
         });
+        let ending = pods.shutting_down.iter().map(|name| (name.clone(), domain(0, name)));
+        let ending_domains = ending.filter(|(_, domain)| domain.name().is_some()).collect();
         let mut spec = self.spec_facts();
         spec.groups = of.groups;
         FleetFacts {
@@ -249,6 +251,7 @@ impl FleetScope {
             sets: BTreeMap::new(),
             children: pods.children,
             conflicts: Vec::new(),
+            ending_domains,
             shutting_down: pods.shutting_down,
             ending: pods.ending,
             renderings: pods.renderings,

@@ -62,6 +62,7 @@ impl Fleet<'_> {
             update_revision: self.report.update_revision.as_ref(),
             build_id: &build_id,
             plan,
+            reads_machines: self.scope.view.watches_machines(),
             superseded: facts.requested != self.scope.specified(),
             now: self.now,
         };

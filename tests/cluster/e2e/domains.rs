@@ -56,7 +56,9 @@ async fn zones_are_updated_one_after_another_and_the_primary_last() {
     assert!(whole("a") && whole("b") && whole("c"), "{told}");
     assert!(told.contains("db-5 (updated last)"), "{told}");
     assert!(
-        told.contains("nodes of at most 1 domain of topology.kubernetes.io/zone unavailable at once"),
+        told.contains(
+            "at most 100% of the nodes of at most 1 domain of topology.kubernetes.io/zone unavailable at once"
+        ),
         "{told}"
     );
     let wave = Wave::watch(&world, 6).await;

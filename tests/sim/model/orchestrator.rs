@@ -227,6 +227,7 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
         update_revision: None,
         build_id: "",
         plan: None,
+        reads_machines: false,
         superseded: false,
         now: now(),
     };

@@ -31,6 +31,7 @@ use windlass::internal::{Admission, claim_growth, fleet_objects};
 use windlass::tasks::FleetScope;
 use windlass_core::api::names::GROUP;
 use windlass_core::api::{RolloutHash, SetName};
+use windlass_core::planner::fleet::Order;
 use windlass_core::planner::fleet::forecast;
 use windlass_core::planner::fleet::sets::naming::{self, Naming};
 use windlass_core::planner::fleet::status::{is_stalled, rollout_target_of};
@@ -195,6 +196,12 @@ impl Examined<'_> {
         unseen: Option<String>,
     ) -> Result<(), String> {
         let facts = self.scope.facts();
+        forecast.limit = facts.limit_at_once();
+        if facts.children.iter().any(|child| child.order == Order::Unknown) {
+            forecast.unread.push(
+                "order.last.sidecar: the roles of nodes are not known before the rollout begins".to_owned(),
+            );
+        }
         if let Some(sentence) = &facts.findings.undecided {
             forecast.refuse(sentence.clone());
             return Ok(());

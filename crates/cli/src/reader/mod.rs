@@ -166,7 +166,7 @@ impl Sight {
         Some(match listed {
             Ok(()) => format!(
                 "pods have no label {key}: their domains are those of their machines, if the operator runs with \
-                 --topology-from-nodes"
+                 --topology-from-nodes or --drain"
             ),
             Err(error) => {
                 format!("pods have no label {key}, and their domains are {}", left_out(Kind::Node, &error))

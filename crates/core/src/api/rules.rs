@@ -88,7 +88,12 @@ const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change if nodes are updat
 
 /// A label key.
 pub(super) const IS_LABEL_KEY: &str =
-    "self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')";
+    "self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')";
+/// Labels that a pod can have.
+pub(super) const ARE_LABELS: &str = "self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') \
+     && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))";
+pub(super) const LABELS: &str =
+    "order.last.podLabels has a key or value that no label of a pod can have: correct it";
 pub(super) const LABEL_KEY: &str =
     "topology.key has to be the key of a label, for example topology.kubernetes.io/zone";
 
@@ -293,6 +298,7 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         "topology.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%",
     ),
     Rule::new("spec.updateStrategy.inPlace.order.last", SELECTS_LAST, LAST).class(Reason::Required),
+    Rule::new("spec.updateStrategy.inPlace.order.last.podLabels", ARE_LABELS, LABELS),
     Rule::new(
         "spec",
         "!has(self.updateStrategy) || !has(self.updateStrategy.inPlace) || !has(self.updateStrategy.inPlace.order) \

@@ -192,7 +192,8 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
             let has_room = if is_down {
                 used.clause_for(facts, child, target, true).is_some()
             } else {
-                used.has_room(facts, child)
+                // A budget knows no domains, and each of these pods is evicted.
+                used.has_room(facts, child) && used.disrupted_besides(child) < facts.spec.max_unavailable
             };
             if waits || !has_room {
                 continue;

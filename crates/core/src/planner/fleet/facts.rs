@@ -10,6 +10,7 @@ use super::child::{ChildFacts, Conflict};
 use super::decision::{Cause, RolloutTarget, Strategy};
 use super::sets::{SetFacts, SetRollout};
 use super::state::{Flight, NodeState};
+use super::topology::Domain;
 use crate::api::{
     AtHook, BuildId, Ending, Groups, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion,
     Rejected, RestartTime, RolloutHash, SetName, Topology,
@@ -94,6 +95,8 @@ pub struct FleetFacts {
     pub conflicts: Vec<Conflict>,
     /// Pods of the active set that still run or terminate although their nodes were removed by scaling down.
     pub shutting_down: Vec<String>,
+    /// The failure domains of those, by name, if the fleet has a topology.
+    pub ending_domains: BTreeMap<String, Domain>,
     /// The time that pods may still take to end whose nodes are gone.
     pub ending: Option<Wait>,
     /// What revisions render to, by rollout hash and restart.

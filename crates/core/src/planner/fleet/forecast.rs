@@ -11,6 +11,7 @@ use super::create::creation_revision;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::leave;
+use super::state::Health;
 use super::topology::Order;
 use super::wave::next_grants;
 
@@ -228,6 +229,9 @@ fn converge(facts: &mut FleetFacts) -> bool {
         .map(|rendering| (rendering.hash.clone(), rendering.image.clone()))
         .collect();
     for child in &mut facts.children {
+        if child.state().health() == Some(Health::Starting) {
+            (child.pod.available, moved) = (true, true);
+        }
         let stays_down = child.pod.failed && !child.controller.status_outdated;
         if child.surplus || !child.state().is_in_flight() || stays_down {
             continue;

@@ -162,7 +162,7 @@ fn before_they_leave(facts: &FleetFacts) -> Option<String> {
     names.extend(facts.shutting_down.iter().cloned());
     let count = names.len();
     let names = list(names.iter().map(String::as_str));
-    let used = facts.limit(count, &names);
+    let used = if facts.spec.topology.is_some() { facts.used_room() } else { facts.limit(count, &names) };
     Some(format!("waiting for the wave before {} can be removed: {used}", list(held.into_iter())))
 }
 

@@ -59,7 +59,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     let stalled = is_stalled(status, facts, now);
     status.phase = phase(status, facts).to_string();
     refresh_conditions(status, facts, stalled, &rollout_target, input);
-    topology::report(status, facts, input.generation, now);
+    topology::report(status, facts, (input.generation, input.reads_machines, now));
     status.observed_generation = input.generation;
 }
 

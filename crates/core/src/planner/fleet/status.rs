@@ -262,6 +262,8 @@ pub struct RefreshInput<'a> {
     pub plan: Option<&'a Plan>,
     /// True if the spec has changed since the promotion of its target began.
     pub superseded: bool,
+    /// True if the labels of machines are known.
+    pub reads_machines: bool,
     /// The time.
     pub now: DateTime<Utc>,
 }

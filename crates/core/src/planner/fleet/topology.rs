@@ -76,8 +76,8 @@ pub(super) struct ByDomain<C> {
 }
 
 impl<C: Default + PartialEq + AddAssign> ByDomain<C> {
-    /// Counts what `of` says of each node; and `missing` for each missing node, `ending` for each pod that ends although its
-    /// node was removed. The domain of these two is not known: each has one of its own.
+    /// Counts what `of` says of each node; and `missing` for each missing node, whose domain is not known; and `ending` for each
+    /// pod that ends although its node was removed.
     pub(super) fn count(
         facts: &FleetFacts,
         of: impl Fn(&ChildFacts) -> C,
@@ -85,19 +85,30 @@ impl<C: Default + PartialEq + AddAssign> ByDomain<C> {
         ending: impl Fn() -> C,
     ) -> Self {
         let mut by = Self { counts: BTreeMap::new(), sizes: BTreeMap::new() };
-        for child in &facts.children {
-            by.add(&child.domain, of(child));
-            if facts.spec.topology.as_ref().is_some_and(|topology| topology.max_unavailable.is_some()) {
-                *by.sizes.entry(child.domain.clone()).or_default() += 1;
+        let has_share =
+            facts.spec.topology.as_ref().is_some_and(|topology| topology.max_unavailable.is_some());
+        let mut add = |domain: &Domain, count: C| {
+            by.add(domain, count);
+            if has_share {
+                *by.sizes.entry(domain.clone()).or_default() += 1;
             }
+        };
+        for child in &facts.children {
+            add(&child.domain, of(child));
         }
         for ordinal in facts.missing() {
-            by.add(&facts.domain_of_missing(ordinal), missing());
+            add(&facts.domain_of_missing(ordinal), missing());
         }
-        for (nth, _) in (1..).zip(&facts.shutting_down) {
-            by.add(&facts.domain_of_missing(-nth), ending());
+        for (nth, name) in (1..).zip(&facts.shutting_down) {
+            let known = facts.ending_domains.get(name).cloned();
+            add(&known.unwrap_or_else(|| facts.domain_of_missing(-nth)), ending());
         }
         by
+    }
+
+    /// How many nodes of all domains are.
+    pub(super) fn total(&self, count: impl Fn(&C) -> i32) -> i32 {
+        self.counts.values().map(count).sum()
     }
 
     /// Adds to the counts of a domain.
@@ -139,9 +150,8 @@ impl<C: Default + PartialEq + AddAssign> ByDomain<C> {
     fn share_of(&self, topology: &Topology, domain: &Domain) -> Option<i32> {
         let share = topology.max_unavailable.as_ref()?;
         let known = self.sizes.keys().filter(|domain| domain.name().is_some()).count();
-        let separates = i32::try_from(known).is_ok_and(|known| known > topology.max_unavailable_domains);
         let nodes = self.sizes.get(domain).copied().unwrap_or_default();
-        separates.then(|| match share {
+        separates(topology, known).then(|| match share {
             IntOrString::Int(most) => (*most).max(1),
             IntOrString::String(text) => {
                 let percent = text.strip_suffix('%').and_then(|percent| percent.parse::<i32>().ok());
@@ -154,14 +164,26 @@ impl<C: Default + PartialEq + AddAssign> ByDomain<C> {
 /// How many nodes may be unavailable at once, in words.
 #[must_use]
 pub fn limit_at_once(topology: Option<&Topology>, max_unavailable: i32) -> String {
-    match topology {
-        None => format!("at most {max_unavailable} unavailable at once"),
-        Some(topology) => {
-            let most = topology.max_unavailable_domains;
-            let s = if most == 1 { "" } else { "s" };
-            format!("nodes of at most {most} domain{s} of {} unavailable at once", topology.key)
-        }
+    let share = topology.and_then(|topology| topology.max_unavailable.as_ref());
+    format!("{} unavailable at once", limit_words(topology, share, max_unavailable))
+}
+
+/// `share`: how many nodes of a domain; without it, the number of the fleet applies.
+fn limit_words(topology: Option<&Topology>, share: Option<&IntOrString>, max_unavailable: i32) -> String {
+    let Some(topology) = topology else { return format!("at most {max_unavailable}") };
+    let most = topology.max_unavailable_domains;
+    let s = if most == 1 { "" } else { "s" };
+    let domains = format!("{most} domain{s} of {}", topology.key);
+    match share {
+        None => format!("at most {max_unavailable} in at most {domains}"),
+        Some(IntOrString::Int(number)) => format!("at most {number} in each of at most {domains}"),
+        Some(IntOrString::String(percent)) => format!("at most {percent} of the nodes of at most {domains}"),
     }
+}
+
+/// True if a topology with so many known domains limits what may be unavailable: all of them may not have unavailable nodes.
+fn separates(topology: &Topology, domains: usize) -> bool {
+    i32::try_from(domains).is_ok_and(|domains| domains > topology.max_unavailable_domains)
 }
 
 impl FleetFacts {
@@ -191,26 +213,30 @@ impl FleetFacts {
     /// How many nodes are disrupted, of how many that may be, in words. `which`: their names.
     pub(super) fn limit(&self, disrupted: usize, which: &str) -> String {
         let which = if which.is_empty() { String::new() } else { format!(" ({which})") };
-        match &self.spec.topology {
+        let are = if disrupted == 1 { "node is" } else { "nodes are" };
+        match self.spec.topology {
             None => {
                 format!("{disrupted} of at most {} nodes are disrupted{which}", self.spec.max_unavailable)
             }
-            Some(topology) => {
-                let are = if disrupted == 1 { "node is" } else { "nodes are" };
-                let most = topology.max_unavailable_domains;
-                let s = if most == 1 { "" } else { "s" };
-                format!(
-                    "{disrupted} {are} disrupted{which}; at most {most} domain{s} of {} may have disrupted nodes",
-                    topology.key
-                )
-            }
+            Some(_) => format!("{disrupted} {are} disrupted{which}; {} may be", self.limit_words()),
         }
+    }
+
+    fn limit_words(&self) -> String {
+        let topology = self.spec.topology.as_ref().filter(|_| self.wanted().next().is_some());
+        let domains: BTreeSet<&str> = self.children.iter().filter_map(|child| child.domain.name()).collect();
+        let share = topology.filter(|topology| separates(topology, domains.len()));
+        limit_words(
+            topology,
+            share.and_then(|topology| topology.max_unavailable.as_ref()),
+            self.spec.max_unavailable,
+        )
     }
 
     /// How many nodes may be unavailable at once, in words.
     #[must_use]
     pub fn limit_at_once(&self) -> String {
-        limit_at_once(self.spec.topology.as_ref(), self.spec.max_unavailable)
+        format!("{} unavailable at once", self.limit_words())
     }
 
     /// The domains in which nodes have moved to the target already. One of them is finished before the next is begun.
@@ -222,12 +248,12 @@ impl FleetFacts {
     }
 }
 
-/// Updates the condition, which a fleet has only while the domains of some nodes are not known.
+/// Updates the condition, which a fleet has only while the domains of some nodes are not known. `reads_machines`: whether the
+/// labels of machines are known.
 pub(super) fn report(
     status: &mut NodeDeploymentStatus,
     facts: &FleetFacts,
-    generation: i64,
-    now: DateTime<Utc>,
+    (generation, reads_machines, now): (i64, bool, DateTime<Utc>),
 ) {
     let unlabelled = facts.wanted().filter(|child| matches!(child.domain, Domain::Unlabelled(_)));
     let unlabelled: Vec<&str> = unlabelled.map(|child| child.name.as_str()).collect();
@@ -236,9 +262,13 @@ pub(super) fn report(
         conditions.retain(|condition| condition.type_ != TOPOLOGY_KNOWN);
         return;
     };
+    let machines = if reads_machines {
+        "neither have their machines: correct topology.key, or add the label"
+    } else {
+        "and the operator does not read the labels of machines: run it with --topology-from-nodes, or correct topology.key"
+    };
     let message = format!(
-        "the pods of {} have no label {}, nor have their machines, as far as the operator reads them (--topology-from-nodes), so \
-         each counts as a domain of its own",
+        "the pods of {} have no label {}, {machines}. Until then each of these nodes counts as a domain of its own",
         some_of(&unlabelled),
         topology.key
     );

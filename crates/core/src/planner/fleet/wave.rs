@@ -118,6 +118,11 @@ impl Used {
         self.0.has_room(facts, child, |counts| counts.disrupted, i32::from(child.counts_as_disrupted()))
     }
 
+    /// How many other nodes are disrupted.
+    pub(super) fn disrupted_besides(&self, child: &ChildFacts) -> i32 {
+        self.0.total(|counts| counts.disrupted) - i32::from(child.counts_as_disrupted())
+    }
+
     /// Counts a node whose pod will be replaced.
     pub(super) fn count(
         &mut self,
@@ -350,7 +355,7 @@ pub fn waits_for_turn(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Opt
     if !unknown.is_empty() {
         return Some(format!("waiting for the sidecar of {} to report its role", some_of(&unknown)));
     }
-    if left.iter().any(|child| child.order == Order::Any) {
+    if left.is_empty() || left.iter().any(|child| child.order == Order::Any) {
         return None;
     }
     let last_pods = LastPods::of(facts, rollout_target);

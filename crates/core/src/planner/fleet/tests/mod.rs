@@ -322,6 +322,7 @@ fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> N
         update_revision: Some(&wanted),
         build_id: "v-build",
         plan: plan.as_ref(),
+        reads_machines: false,
         superseded: false,
         now: later(seconds),
     };

@@ -137,6 +137,8 @@ fn last_nodes_wait_until_all_others_are_available() {
     let left = || facts().but(3, done).but(1, done).but(0, done);
     assert_eq!(granted(&left()), ["2"]);
     assert_eq!(waits_for_turn(&left(), &to("v2")), None);
+    let unready = fleet(3).wanting("v2").with(|f| f.children = (0..3).map(|n| node(n).down()).collect());
+    assert_eq!(waits_for_turn(&unready, &to("v2")), None, "nothing is last");
     let one_down = left().but(0, |c| done(c).down());
     assert_eq!(granted(&one_down), Vec::<String>::new(), "the wave has room for it");
     let sentence = waits_for_turn(&one_down, &to("v2")).unwrap();
@@ -235,26 +237,42 @@ fn surplus_nodes_leave_one_domain_after_another() {
         |facts: &FleetFacts| leave::in_waves(facts).ask.iter().map(ToString::to_string).collect::<Vec<_>>();
     let facts = surplus(zones("abbcbc", 1, Some("100%")));
     assert_eq!(names(&facts), ["db-5", "db-3"]);
-    assert_eq!(names(&facts.but(0, ChildFacts::down)), Vec::<String>::new());
+    assert_eq!(names(&facts.clone().but(0, ChildFacts::down)), Vec::<String>::new());
+    let ending = |domain: &str| {
+        facts.clone().with(|f| {
+            f.shutting_down = vec!["db-6-0".to_owned()];
+            f.ending_domains = [("db-6-0".to_owned(), Domain::Named(domain.to_owned()))].into();
+        })
+    };
+    assert_eq!(names(&ending("c")), ["db-5", "db-3"], "one of that domain has left already");
+    assert_eq!(names(&ending("a")), Vec::<String>::new());
 }
 
 #[test]
 fn used_room_names_the_domains() {
     let facts = zones("ab-", 1, None).but(1, ChildFacts::down).but(2, ChildFacts::down);
-    let sentence = "2 nodes are disrupted (b: db-1; no known domain: db-2); at most 1 domain of zone may have disrupted nodes";
+    let sentence = "2 nodes are disrupted (b: db-1; no known domain: db-2); at most 1 in at most 1 domain of zone may be";
     assert_eq!(facts.used_room(), sentence);
     assert_eq!(
         zones("ab", 2, None).used_room(),
-        "0 nodes are disrupted; at most 2 domains of zone may have disrupted nodes"
+        "0 nodes are disrupted; at most 1 in at most 2 domains of zone may be"
     );
-    assert_eq!(facts.limit_at_once(), "nodes of at most 1 domain of zone unavailable at once");
+    assert_eq!(facts.limit_at_once(), "at most 1 in at most 1 domain of zone unavailable at once");
+    let share = |most, within| zones("abc", most, Some(within)).limit_at_once();
+    assert_eq!(share(1, "100%"), "at most 100% of the nodes of at most 1 domain of zone unavailable at once");
+    assert_eq!(share(2, "3"), "at most 3 in each of at most 2 domains of zone unavailable at once");
+    assert_eq!(
+        share(3, "3"),
+        "at most 1 in at most 3 domains of zone unavailable at once",
+        "it separates nothing"
+    );
 }
 
 #[test]
 fn nodes_without_a_domain_are_reported() {
     let refreshed = |facts: &FleetFacts| {
         let mut status = NodeDeploymentStatus::default();
-        super::super::topology::report(&mut status, facts, 3, now());
+        super::super::topology::report(&mut status, facts, (3, false, now()));
         status.conditions
     };
     assert_eq!(refreshed(&zones("ab", 1, None)), []);
@@ -268,7 +286,7 @@ fn nodes_without_a_domain_are_reported() {
     assert!(
         conditions[0]
             .message
-            .starts_with("the pods of db-1, db-2 have no label zone, nor have their machines")
+            .starts_with("the pods of db-1, db-2 have no label zone, and the operator does not read")
     );
 }
 

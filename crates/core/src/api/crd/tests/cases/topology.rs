@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{Case, fleet, rollout};
 
-type Place = (fn(Value) -> Value, [&'static str; 4]);
+type Place = (fn(Value) -> Value, [&'static str; 5]);
 
 const PLACES: [Place; 2] = [
     (
@@ -17,6 +17,7 @@ const PLACES: [Place; 2] = [
             "spec.updateStrategy.inPlace.topology.maxUnavailable",
             "spec.updateStrategy.inPlace.topology.maxUnavailableDomains",
             "spec.updateStrategy.inPlace.order.last",
+            "spec.updateStrategy.inPlace.order.last.podLabels",
         ],
     ),
     (
@@ -26,6 +27,7 @@ const PLACES: [Place; 2] = [
             "spec.strategy.topology.maxUnavailable",
             "spec.strategy.topology.maxUnavailableDomains",
             "spec.strategy.order.last",
+            "spec.strategy.order.last.podLabels",
         ],
     ),
 ];
@@ -33,7 +35,7 @@ const PLACES: [Place; 2] = [
 pub(super) fn topology() -> Vec<Case> {
     let zone = json!({"key": "topology.kubernetes.io/zone", "maxUnavailable": "100%"});
     let mut cases = Vec::new();
-    for (place, [key, share, most, last]) in PLACES {
+    for (place, [key, share, most, last, labels]) in PLACES {
         let with = |field: &str, value: Value| {
             let mut topology = zone.clone();
             topology[field] = value;
@@ -64,6 +66,20 @@ pub(super) fn topology() -> Vec<Case> {
                 "should be greater than or equal to 1",
             )
             .by_schema(),
+            Case::new(
+                "a label that no pod can have",
+                last_of(json!({"podLabels": {"role": "not a value!"}})),
+                last_of(json!({"podLabels": {"example.com/role": ""}})),
+                labels,
+                "order.last.podLabels has a key or value",
+            ),
+            Case::new(
+                "a label key that no pod can have",
+                last_of(json!({"podLabels": {"a b": "primary"}})),
+                last_of(primary()),
+                labels,
+                "order.last.podLabels has a key or value",
+            ),
             Case::new(
                 "nothing is last",
                 last_of(json!({})),
