@@ -7,6 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 
+const NOT_TEXT: &str = "has a credential that is no text in UTF-8";
+
 /// The settings that a request was made from. Its messages name their fields.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Origin {
@@ -58,6 +60,16 @@ impl Origin {
             Self::Sidecar => "sidecar.auth.bearerSecret",
             Self::Prometheus => "--prometheus-token-file",
             Self::Collector => "--otlp-token-file",
+        }
+    }
+
+    /// The setting with headers.
+    pub(super) fn headers(self) -> &'static str {
+        match self {
+            Self::Hook => "http.headers",
+            Self::Sidecar => "sidecar",
+            Self::Prometheus => "--prometheus-header",
+            Self::Collector => "--otlp-header",
         }
     }
 
@@ -125,7 +137,7 @@ impl Access {
     /// Adds a bearer token. Secrets and files often end in a newline, which is not part of it. An error is the end of a
     /// sentence that begins with the source of the token.
     pub(super) fn add_bearer(&mut self, token: &[u8]) -> Result<(), String> {
-        let token = std::str::from_utf8(token).unwrap_or_default().trim();
+        let token = std::str::from_utf8(token).map_err(|_| NOT_TEXT)?.trim();
         if token.is_empty() {
             return Err("has no token".to_owned());
         }
@@ -134,8 +146,15 @@ impl Access {
 
     /// Adds a user name and a password.
     pub(super) fn add_basic(&mut self, username: &[u8], password: &[u8]) -> Result<(), String> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end_matches(['\r', '\n']).to_owned();
-        let pair = format!("{}:{}", text(username), text(password));
+        let text = |bytes| -> Result<&str, &str> {
+            let text = std::str::from_utf8(bytes).map_err(|_| NOT_TEXT)?;
+            Ok(text.trim_end_matches(['\r', '\n']))
+        };
+        let (username, password) = (text(username)?, text(password)?);
+        if username.contains(':') {
+            return Err("has a user name with a colon, which basic authentication cannot have".to_owned());
+        }
+        let pair = format!("{username}:{password}");
         self.authorize(&format!("Basic {}", STANDARD.encode(pair)))
     }
 
@@ -145,6 +164,17 @@ impl Access {
         self.headers.insert(AUTHORIZATION, value);
         Ok(())
     }
+}
+
+/// A text without the credentials of these headers, which a server may quote in its answer.
+#[must_use]
+pub fn without_credentials(text: &str, headers: &HeaderMap) -> String {
+    let credentials =
+        headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
+    // First the whole value, then the part after the scheme: `Bearer …`.
+    let parts = credentials.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, rest)| rest)]);
+    let long_enough = parts.flatten().filter(|part| part.len() >= 4);
+    long_enough.fold(text.to_owned(), |text, part| text.replace(part, "***"))
 }
 
 /// A header's value that `Debug` does not print; `None` if no header can have it.
@@ -172,6 +202,17 @@ mod test {
         access.add_basic(b"ann\n", b"a:b\n").unwrap();
         assert_eq!(access.headers[AUTHORIZATION], "Basic YW5uOmE6Yg==");
         assert!(!format!("{access:?}").contains("YW5u"));
+    }
+
+    #[test]
+    fn quoted_credentials_are_removed() {
+        let mut access = Access::of(Origin::Hook);
+        access.add_bearer(b"hunter2").unwrap();
+        access.headers.append("x-key", sensitive("open sesame").unwrap());
+        access.headers.append("x-plain", HeaderValue::from_static("shop"));
+        let text = "got authorization: Bearer hunter2, token hunter2, x-key: open sesame, x-plain: shop";
+        let shown = without_credentials(text, &access.headers);
+        assert_eq!(shown, "got authorization: ***, token ***, x-key: ***, x-plain: shop");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use chrono::{DateTime, SecondsFormat};
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use super::access::Trust;
+use super::access::{Origin, Trust};
 use crate::engine::sentence::cut;
 
 /// The most of the names in a certificate that a message shows, in bytes.
@@ -60,9 +60,14 @@ fn certificate(why: &CertificateError, trust: &Trust) -> String {
             let expected = expected.to_str();
             let names =
                 cut(&presented.iter().map(|name| bare(name)).collect::<Vec<_>>().join(", "), NAMES_BYTES);
-            let names =
-                if names.is_empty() { "it has no names".to_owned() } else { format!("it is for {names}") };
-            format!("{names}, not for {expected}; set {name} to a name in the certificate")
+            // The URL of a sidecar may be any that the operator can reach, and its user may not.
+            if trust.origin == Origin::Sidecar {
+                return format!("it is not for {expected}; set {name} to a name in the certificate");
+            }
+            if names.is_empty() {
+                return format!("it has no names, so it is not for {expected}; issue one with that name");
+            }
+            format!("it is for {names}, not for {expected}; set {name} to a name in the certificate")
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "it is not for servers; issue one with the extended key usage serverAuth".to_owned()

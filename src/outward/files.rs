@@ -34,7 +34,7 @@ impl FileAccess {
         }
         let mut all = HeaderMap::new();
         for header in headers {
-            let (name, value) = parsed(header)?;
+            let (name, value) = parsed(header).map_err(|why| format!("{} {why}", origin.headers()))?;
             all.append(name, value);
         }
         if all.contains_key(AUTHORIZATION) && token_file.is_some() {
@@ -89,7 +89,7 @@ fn found(read: Read, path: Option<&Path>, flag: &str) -> Result<Option<(Vec<u8>,
 
 /// A header in the form `NAME=VALUE`. The error does not quote the value, which may be a credential.
 fn parsed(header: &str) -> Result<(HeaderName, http::HeaderValue), String> {
-    let wrong = || "write a header as NAME=VALUE, such as X-Scope-OrgID=shop, on a single line".to_owned();
+    let wrong = || "needs the form NAME=VALUE, such as X-Scope-OrgID=shop, on a single line".to_owned();
     let (name, value) = header.split_once('=').ok_or_else(wrong)?;
     let name = HeaderName::from_bytes(name.trim().as_bytes()).map_err(|_| wrong())?;
     Ok((name, sensitive(value.trim()).ok_or_else(wrong)?))

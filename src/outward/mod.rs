@@ -14,7 +14,7 @@ mod secrets;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, Origin, Trust};
+pub use access::{Access, Origin, Trust, without_credentials};
 pub use client::{HttpClient, KeptConnections, MAX_ANSWER_BYTES, Reply, Request};
 pub use files::FileAccess;
 pub use pem::is_server_name;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use rustls::client::Resumption;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -9,15 +10,21 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
 
 use super::access::{Pem, Trust};
 
+/// The variables that replace the system's authorities.
+const VARIABLES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
 /// The system's certificate authorities. The operator's image has none, as it has no files but the program: there, and
-/// wherever else there are none, they are Mozilla's. `SSL_CERT_FILE` and `SSL_CERT_DIR` replace them.
-static SYSTEM: LazyLock<Arc<RootCertStore>> = LazyLock::new(|| {
+/// wherever else there are none, they are Mozilla's. If one of [`VARIABLES`] is set, only those that it names count.
+static SYSTEM: LazyLock<Result<Arc<RootCertStore>, String>> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
+        if let Some(variable) = VARIABLES.iter().find(|variable| std::env::var_os(variable).is_some()) {
+            return Err(format!("cannot be sent: {variable} names no certificate of an authority in PEM"));
+        }
         roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
     }
-    Arc::new(roots)
+    Ok(Arc::new(roots))
 });
 
 /// A configuration that trusts nobody, for a client that uses no TLS.
@@ -35,15 +42,24 @@ fn builder() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
 pub(super) fn config(trust: &Trust) -> Result<ClientConfig, String> {
     let builder = builder()?.with_root_certificates(match &trust.ca {
         Some(ca) => Arc::new(authorities(ca)?),
-        None => SYSTEM.clone(),
+        None => SYSTEM.clone()?,
     });
-    let Some((certificate, key)) = &trust.client else { return Ok(builder.with_no_client_auth()) };
+    let Some((certificate, key)) = &trust.client else {
+        return Ok(without_resumption(builder.with_no_client_auth()));
+    };
     let chain = certificates(certificate)?;
     let private = PrivateKeyDer::from_pem_slice(&key.bytes).map_err(|_| invalid(key, "private key"))?;
     let Pem { source, .. } = certificate;
-    builder.with_client_auth_cert(chain, private).map_err(|error| {
+    let config = builder.with_client_auth_cert(chain, private).map_err(|error| {
         format!("cannot be sent: {source} has a certificate and a key that cannot be used together: {error}")
-    })
+    })?;
+    Ok(without_resumption(config))
+}
+
+/// A resumed session does not verify the certificate again, which may have expired.
+fn without_resumption(mut config: ClientConfig) -> ClientConfig {
+    config.resumption = Resumption::disabled();
+    config
 }
 
 /// The name that the server's certificate must have; `None`: the URL's host.

@@ -61,7 +61,9 @@ pub struct SecretKey<'a> {
 
 type Data = Arc<BTreeMap<String, ByteString>>;
 /// One reader at a time: the others wait for its answer.
-type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Data)>>>;
+type Slot = Arc<tokio::sync::Mutex<Option<(Instant, Result<Data, String>)>>>;
+/// What a request has read: each Secret once, so that it does not mix two versions of one.
+type Seen = BTreeMap<String, Data>;
 
 /// Reads Secrets when a request is sent, so that a rotated Secret needs no restart. There is no watch of Secrets, which
 /// would need the right to list them.
@@ -87,23 +89,25 @@ impl Secrets {
         let mut access = Access::of(*origin);
         access.trust.server_name.clone_from(server_name);
         let of = |name, key, field| SecretKey { namespace, name, key, field };
+        let seen = &mut Seen::new();
         if !ca_secret.is_empty() {
-            access.trust.ca = Some(self.pem(of(ca_secret, CA, origin.ca())).await?);
+            access.trust.ca = Some(self.pem(of(ca_secret, CA, origin.ca()), seen).await?);
         }
         if !client_cert_secret.is_empty() {
             let field = origin.client_cert().unwrap_or_default();
-            let certificate = self.pem(of(client_cert_secret, CERTIFICATE, field)).await?;
-            access.trust.client = Some((certificate, self.pem(of(client_cert_secret, KEY, field)).await?));
+            let certificate = self.pem(of(client_cert_secret, CERTIFICATE, field), seen).await?;
+            access.trust.client =
+                Some((certificate, self.pem(of(client_cert_secret, KEY, field), seen).await?));
         }
         let refused = |key: SecretKey, why| format!("cannot be sent: {} {why}", key.source());
         if !bearer_secret.is_empty() {
             let key = of(bearer_secret, TOKEN, origin.bearer());
-            access.add_bearer(&self.value(key).await?).map_err(|why| refused(key, why))?;
+            access.add_bearer(&self.value(key, seen).await?).map_err(|why| refused(key, why))?;
         }
         if !basic_secret.is_empty() {
             let key = of(basic_secret, USERNAME, origin.basic().unwrap_or_default());
-            let username = self.value(key).await?;
-            let password = self.value(SecretKey { key: PASSWORD, ..key }).await?;
+            let username = self.value(key, seen).await?;
+            let password = self.value(SecretKey { key: PASSWORD, ..key }, seen).await?;
             access.add_basic(&username, &password).map_err(|why| refused(key, why))?;
         }
         Ok(access)
@@ -116,6 +120,7 @@ impl Secrets {
         headers: &[(String, HeaderText)],
         all: &mut HeaderMap,
     ) -> Result<(), String> {
+        let seen = &mut Seen::new();
         for (name, text) in headers {
             let cannot = |why: &str| format!("cannot be sent: the header {name:?} {why}");
             let header = HeaderName::from_bytes(name.as_bytes())
@@ -123,7 +128,8 @@ impl Secrets {
             let value = match text {
                 HeaderText::Plain(value) => HeaderValue::from_str(value).ok(),
                 HeaderText::Secret { name, key } => {
-                    let value = self.value(SecretKey { namespace, name, key, field: "http.headers" }).await?;
+                    let key = SecretKey { namespace, name, key, field: "http.headers" };
+                    let value = self.value(key, seen).await?;
                     // Secrets often end in a newline.
                     std::str::from_utf8(&value).ok().and_then(|text| sensitive(text.trim()))
                 }
@@ -139,25 +145,34 @@ impl Secrets {
         in_it(&data, key)
     }
 
-    async fn pem(&self, key: SecretKey<'_>) -> Result<Pem, String> {
-        Ok(Pem { source: key.source(), bytes: self.value(key).await? })
+    async fn pem(&self, key: SecretKey<'_>, seen: &mut Seen) -> Result<Pem, String> {
+        Ok(Pem { source: key.source(), bytes: self.value(key, seen).await? })
     }
 
-    async fn value(&self, key: SecretKey<'_>) -> Result<Vec<u8>, String> {
+    async fn value(&self, key: SecretKey<'_>, seen: &mut Seen) -> Result<Vec<u8>, String> {
+        if let Some(data) = seen.get(key.name) {
+            return in_it(data, key);
+        }
+        let data = self.data(key).await?;
+        seen.insert(key.name.to_owned(), data.clone());
+        in_it(&data, key)
+    }
+
+    async fn data(&self, key: SecretKey<'_>) -> Result<Data, String> {
         if self.keep.is_zero() {
-            return self.value_now(key).await;
+            return self.read(key).await;
         }
         let slot = self.slot(key.namespace, key.name);
         let mut known = slot.lock().await;
-        if let Some((at, data)) = &*known
+        if let Some((at, read)) = &*known
             && monotonic().duration_since(*at) < self.keep
         {
-            return in_it(data, key);
+            return read.clone();
         }
         *known = None;
-        let data = self.read(key).await?;
-        *known = Some((monotonic(), data.clone()));
-        in_it(&data, key)
+        let read = self.read(key).await;
+        *known = Some((monotonic(), read.clone()));
+        read
     }
 
     /// The place of a Secret's data. Those that nobody reads now and that are too old are dropped.
@@ -204,6 +219,9 @@ impl SecretKey<'_> {
 }
 
 fn in_it(data: &BTreeMap<String, ByteString>, key: SecretKey<'_>) -> Result<Vec<u8>, String> {
-    let value = data.get(key.key).map(|value| value.0.clone()).filter(|value| !value.is_empty());
-    value.ok_or_else(|| format!("cannot be sent: {} has no key {}: add it", key.source(), key.key))
+    match data.get(key.key) {
+        Some(value) if !value.0.is_empty() => Ok(value.0.clone()),
+        Some(_) => Err(format!("cannot be sent: {} has an empty key {}: fill it", key.source(), key.key)),
+        None => Err(format!("cannot be sent: {} has no key {}: add it", key.source(), key.key)),
+    }
 }

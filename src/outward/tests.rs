@@ -107,7 +107,7 @@ async fn certificate_that_does_not_verify_is_named_with_its_remedy() {
             "it is for db.shop.svc, 10.0.0.7, not for 127.0.0.1; set http.tls.serverName to a name in the certificate",
         ),
         (&good, named("db.shop.svc", trusting(&authority)), "it is for 127.0.0.1, not for db.shop.svc"),
-        (&authority.server(&[]), trusting(&authority), "it has no names, not for 127.0.0.1"),
+        (&authority.server(&[]), trusting(&authority), "it has no names, so it is not for 127.0.0.1"),
         (&authority.itself(), trusting(&authority), "it is the certificate of an authority"),
         (&authority.client(), named("db", trusting(&authority)), "not for"),
     ];

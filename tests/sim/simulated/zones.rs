@@ -15,7 +15,7 @@ use windlass_sim::Cluster;
 const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// Adds a machine in a zone with room for so many pods that ask for 1Gi.
-fn add_machine(cluster: &Cluster, name: &str, labels: Value, pods: u32) {
+fn add_machine(cluster: &Cluster, name: &str, labels: &Value, pods: u32) {
     let room = json!({"cpu": "10000", "memory": format!("{pods}Gi"), "pods": "1000"});
     let machine = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
         "status": {"capacity": room, "allocatable": room}});
@@ -23,9 +23,9 @@ fn add_machine(cluster: &Cluster, name: &str, labels: Value, pods: u32) {
 }
 
 /// A fleet whose pods find two places in each of three zones.
-fn in_zones(w: &World, replicas: i32, key: &str, strategy: Value) -> Value {
+fn in_zones(w: &World, replicas: i32, key: &str, strategy: &Value) -> Value {
     for zone in ["a", "b", "c"] {
-        add_machine(&w.cluster, &format!("in-{zone}"), json!({key: zone}), 2);
+        add_machine(&w.cluster, &format!("in-{zone}"), &json!({key: zone}), 2);
     }
     let mut fleet = fleet(replicas, json!({"type": "InPlace", "inPlace": strategy}));
     let pod = &mut fleet["spec"]["template"]["spec"]["podTemplate"]["spec"];
@@ -117,7 +117,7 @@ const SIX: [&str; 6] = ["db-0-0", "db-1-0", "db-2-0", "db-3-0", "db-4-0", "db-5-
 fn zones_are_updated_one_after_another() {
     play(|w| async move {
         let strategy = json!({"topology": {"key": ZONE, "maxUnavailable": "100%"}});
-        w.serve(in_zones(&w, 6, ZONE, strategy)).await;
+        w.serve(in_zones(&w, 6, ZONE, &strategy)).await;
         assert_eq!(w.get(POD, "db-0-0")["metadata"]["labels"][ZONE], "a");
         assert_eq!(condition(&w.status(), "TopologyKnown"), "/");
         let worst = watch(&w.cluster, &SIX, |_| String::new());
@@ -132,7 +132,7 @@ fn zones_are_updated_one_after_another() {
 fn node_that_is_down_keeps_other_zones_from_starting() {
     play(|w| async move {
         let strategy = json!({"topology": {"key": ZONE, "maxUnavailable": "100%"}});
-        w.serve(in_zones(&w, 6, ZONE, strategy)).await;
+        w.serve(in_zones(&w, 6, ZONE, &strategy)).await;
         let zone = |pod: &str| machine_of(&w.cluster, pod);
         w.steer("db-2-0", "unready").await;
         w.until("db-2 is not ready", |s| s["readyReplicas"] == 5).await;
@@ -162,7 +162,7 @@ fn node_that_is_down_keeps_other_zones_from_starting() {
 fn domain_of_a_pod_without_the_label_is_that_of_its_machine() {
     play(|w| async move {
         let strategy = json!({"topology": {"key": "rack", "maxUnavailable": "100%"}});
-        w.serve(in_zones(&w, 6, "rack", strategy)).await;
+        w.serve(in_zones(&w, 6, "rack", &strategy)).await;
         assert!(w.get(POD, "db-0-0")["metadata"]["labels"]["rack"].is_null());
         assert_eq!(condition(&w.status(), "TopologyKnown"), "/");
         let worst = watch(&w.cluster, &SIX, |_| String::new());
@@ -176,7 +176,7 @@ fn domain_of_a_pod_without_the_label_is_that_of_its_machine() {
 fn pods_without_a_domain_move_one_at_a_time_and_are_reported() {
     play(|w| async move {
         let strategy = json!({"topology": {"key": "row", "maxUnavailable": "100%"}});
-        w.serve(in_zones(&w, 3, "rack", strategy)).await;
+        w.serve(in_zones(&w, 3, "rack", &strategy)).await;
         let status = w.until("it is said", |s| condition(s, "TopologyKnown") == "False/LabelMissing").await;
         let says = "the pods of db-0, db-1, db-2 have no label row, nor have their machines";
         assert!(message(&status, "TopologyKnown").starts_with(says), "{status:#}");

@@ -10,12 +10,15 @@ use serde::{Deserialize, Serialize};
 pub struct Tls {
     /// The Secret with `ca.crt`, in place of the system's roots.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
     pub ca_secret: String,
     /// The Secret with `tls.crt` and `tls.key`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
     pub client_cert_secret: String,
     /// The name to verify. Defaults to the host of the url.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 253))]
     pub server_name: String,
 }
 
@@ -25,8 +28,10 @@ pub struct Tls {
 pub struct Auth {
     /// The Secret with `token`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
     pub bearer_secret: String,
     /// The Secret with `username` and `password`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
     pub basic_secret: String,
 }

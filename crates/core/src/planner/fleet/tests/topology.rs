@@ -92,10 +92,11 @@ fn begun_domain_is_finished_before_another_one_begins() {
     assert_eq!(granted(&facts), ["0"]);
 }
 
+type Change = fn(ChildFacts) -> ChildFacts;
+
 #[test]
 fn no_node_of_another_domain_starts_while_one_is_unavailable() {
     let base = || zones("abcabc", 1, Some("100%"));
-    type Change = fn(ChildFacts) -> ChildFacts;
     let causes: [(&str, Change); 5] = [
         ("it moves", flying),
         ("it is at the target and not ready", |c| c.granted("v2").converged().down()),

@@ -108,6 +108,14 @@ pub(super) fn node_fields() -> Vec<Case> {
             "sidecar.tls needs a sidecar.url with https://",
         ),
         Case::new(
+            "a Secret without a name for a sidecar",
+            sidecar(json!({"image": "s:1", "auth": {"bearerSecret": ""}})),
+            sidecar(json!({"image": "s:1", "auth": {"bearerSecret": "b"}})),
+            "spec.sidecar.auth.bearerSecret",
+            "should be at least 1 chars long",
+        )
+        .by_schema(),
+        Case::new(
             "two tokens for a sidecar",
             sidecar(json!({"image": "s:1", "tokenSecret": "a", "auth": {"bearerSecret": "b"}})),
             sidecar(json!({"image": "s:1", "tokenSecret": "", "auth": {"bearerSecret": "b"}})),
