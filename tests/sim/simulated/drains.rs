@@ -25,7 +25,7 @@ async fn cordon(cluster: &Cluster, name: &str, unschedulable: bool) {
     change_machine(cluster, name, json!({"unschedulable": unschedulable})).await;
 }
 
-async fn change_machine(cluster: &Cluster, name: &str, spec: Value) {
+pub async fn change_machine(cluster: &Cluster, name: &str, spec: Value) {
     let machines: Api<Node> = Api::all(cluster.client("person", "default"));
     let patch = Patch::Merge(json!({"spec": spec}));
     machines.patch(name, &PatchParams::default(), &patch).await.unwrap();

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::drains::change_machine;
 use super::rollouts::world as sets;
 use super::sets::world::{
-    FLEET, NODE, POD, World, condition, fleet, is_up_to_date, message, play, text, with_sidecar,
+    CLAIM, FLEET, LEAVING, NODE, POD, World, condition, fleet, is_up_to_date, message, play, text,
+    with_sidecar,
 };
 use windlass_sim::Cluster;
+use windlass_sim::kubelet::Expansion;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -25,7 +28,7 @@ fn add_machine(cluster: &Cluster, name: &str, labels: &Value, pods: u32) {
 /// A fleet whose pods find two places in each of three zones.
 fn in_zones(w: &World, replicas: i32, key: &str, strategy: &Value) -> Value {
     for zone in ["a", "b", "c"] {
-        add_machine(&w.cluster, &format!("in-{zone}"), &json!({key: zone}), 2);
+        add_machine(&w.cluster, &format!("m0-{zone}"), &json!({key: zone}), 2);
     }
     let mut fleet = fleet(replicas, json!({"type": "InPlace", "inPlace": strategy}));
     let pod = &mut fleet["spec"]["template"]["spec"]["podTemplate"]["spec"];
@@ -44,11 +47,11 @@ struct Worst {
 }
 
 /// Watches pods, each in the zone that this says or, if it says nothing, on the machine where it was last seen.
-fn watch(cluster: &Arc<Cluster>, names: &[&str], zone_of: fn(&str) -> String) -> Arc<Mutex<Worst>> {
+fn watch(cluster: &Arc<Cluster>, names: &[&str], zone_of_pod: fn(&str) -> String) -> Arc<Mutex<Worst>> {
     let worst = Arc::<Mutex<Worst>>::default();
     let (seen, cluster) = (worst.clone(), cluster.clone());
     let mut zones: BTreeMap<String, String> =
-        names.iter().map(|name| ((*name).to_owned(), zone_of(name))).collect();
+        names.iter().map(|name| ((*name).to_owned(), zone_of_pod(name))).collect();
     tokio::spawn(async move {
         let mut version = 0;
         loop {
@@ -61,8 +64,8 @@ fn watch(cluster: &Arc<Cluster>, names: &[&str], zone_of: fn(&str) -> String) ->
             let mut down = Vec::new();
             for (name, zone) in &mut zones {
                 let machine = machine_of(&cluster, name);
-                if !machine.is_empty() && zone_of(name).is_empty() {
-                    *zone = machine;
+                if !machine.is_empty() && zone_of_pod(name).is_empty() {
+                    *zone = zone_of(&machine);
                 }
                 if !is_ready(&cluster, name) {
                     out.insert(zone.clone());
@@ -133,7 +136,7 @@ fn node_that_is_down_keeps_other_zones_from_starting() {
     play(|w| async move {
         let strategy = json!({"topology": {"key": ZONE, "maxUnavailable": "100%"}});
         w.serve(in_zones(&w, 6, ZONE, &strategy)).await;
-        let zone = |pod: &str| machine_of(&w.cluster, pod);
+        let zone = |pod: &str| zone_of(&machine_of(&w.cluster, pod));
         w.steer("db-2-0", "unready").await;
         w.until("db-2 is not ready", |s| s["readyReplicas"] == 5).await;
         let worst = watch(&w.cluster, &SIX, |_| String::new());
@@ -178,7 +181,7 @@ fn pods_without_a_domain_move_one_at_a_time_and_are_reported() {
         let strategy = json!({"topology": {"key": "row", "maxUnavailable": "100%"}});
         w.serve(in_zones(&w, 3, "rack", &strategy)).await;
         let status = w.until("it is said", |s| condition(s, "TopologyKnown") == "False/LabelMissing").await;
-        let says = "the pods of db-0, db-1, db-2 have no label row, nor have their machines";
+        let says = "the pods of db-0, db-1, db-2 have no label row, neither have their machines";
         assert!(message(&status, "TopologyKnown").starts_with(says), "{status:#}");
         w.is_at_rest().await;
         let worst = watch(&w.cluster, &SIX[..3], |_| String::new());
@@ -304,5 +307,76 @@ fn pods_of_stateful_sets_in_zones_move_one_zone_after_another() {
         let mut visited: Vec<&str> = worst.order.iter().map(|pod| &pod[..8]).collect();
         visited.dedup();
         assert_eq!(visited.len(), 6, "{:?}", worst.order);
+    });
+}
+
+/// The zone of a machine with a name such as `m0-a`.
+fn zone_of(machine: &str) -> String {
+    machine.chars().last().map(String::from).unwrap_or_default()
+}
+
+/// Six rounds, each with a release, a machine that is drained and replaced, claims that grow only with a new pod, a failover and
+/// an operator that is killed.
+#[test]
+fn machine_drains_while_zones_are_updated_and_claims_grow() {
+    play(|w| async move {
+        w.cluster.install(Expansion::Offline.class("grows")).unwrap();
+        let strategy = json!({"maxUnavailable": 2, "topology": {"key": ZONE, "maxUnavailable": "100%"},
+            "order": {"last": {"podLabels": {"role": "primary"}}}});
+        let mut fleet = in_zones(&w, 6, ZONE, &strategy);
+        let claims = |storage: String| {
+            json!([{"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
+                "storageClassName": "grows", "resources": {"requests": {"storage": storage}}}}])
+        };
+        fleet["spec"]["template"]["spec"]["volumeClaimTemplates"] = claims("1Gi".to_owned());
+        w.serve(fleet).await;
+        let volumes = |w: &World| {
+            let claims = w.names(CLAIM);
+            claims
+                .iter()
+                .map(|name| text(&w.get(CLAIM, name)["metadata"], "uid").to_owned())
+                .collect::<Vec<_>>()
+        };
+        let before = volumes(&w);
+        let worst = watch(&w.cluster, &SIX, |_| String::new());
+        let mut machines = ["m0-a", "m0-b", "m0-c"].map(str::to_owned);
+        for round in 0..6_usize {
+            let (at, zone) = (round % 3, ["a", "b", "c"][round % 3]);
+            let label = async |pod: &str, role: Value| {
+                w.merge(POD, pod, &json!({"metadata": {"labels": {"role": role}}})).await;
+            };
+            label(SIX[round], "primary".into()).await;
+            // A pod finds the first machine with room: the one that it came from, unless that is being drained.
+            let next = format!("m{}-{zone}", round + 1);
+            let old = std::mem::replace(&mut machines[at], next.clone());
+            add_machine(&w.cluster, &next, &json!({ZONE: zone}), 2);
+            change_machine(&w.cluster, &old, json!({"taints": [{"key": LEAVING, "effect": "NoSchedule"}]}))
+                .await;
+            let image = format!("db:{}", round + 2);
+            let template =
+                json!({"image": image, "volumeClaimTemplates": claims(format!("{}Gi", round + 2))});
+            w.change(json!({"template": {"spec": template}})).await;
+            w.rest(u64::try_from(round).unwrap()).await;
+            w.kill_operator();
+            w.rest(1).await;
+            w.start_operator();
+            let size = format!("{}Gi", round + 2);
+            w.until("the round is over", |status| {
+                let grown =
+                    |name: &String| text(&w.get(CLAIM, name)["status"]["capacity"], "storage") == size;
+                is_up_to_date(status)
+                    && condition(status, "RolloutInProgress") == "False/RolloutComplete"
+                    && condition(status, "Reconciling") == "False/Settled"
+                    && w.images().iter().all(|pod| pod.ends_with(&format!(" {image}")))
+                    && w.names(CLAIM).iter().all(grown)
+                    && SIX.iter().all(|pod| machine_of(&w.cluster, pod) != old)
+            })
+            .await;
+            w.rest(5).await;
+        }
+        let worst = worst.lock().unwrap();
+        assert_eq!(worst.zones, 1, "{:?}", worst.order);
+        assert!(worst.nodes <= 2, "{}", worst.nodes);
+        assert_eq!(volumes(&w), before, "every volume is the one that was there");
     });
 }
