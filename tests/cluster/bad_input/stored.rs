@@ -40,6 +40,7 @@ fn loosen(schema: &mut Value) {
                 "maximum",
                 "maxLength",
                 "minLength",
+                "pattern",
                 "maxItems",
                 "x-kubernetes-list-type",
             ] {

@@ -119,6 +119,9 @@ pub struct RolloutReport {
     /// The wave; absent unless nodes are updated in place.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wave: Option<Wave>,
+    /// How many failure domains may have unavailable nodes, if nodes are updated in place and there is such a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domains_at_once: Option<i32>,
     /// Its age, in seconds.
     pub elapsed_seconds: i64,
     /// The estimated remaining time, in seconds, from the nodes that it has moved; absent without an estimate.
@@ -414,7 +417,8 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
     let to_move = (counts.total - held).max(0);
     let most = spec.map_or(1, NodeDeploymentSpec::max_unavailable);
     // The waves of a fleet with a topology follow from its domains.
-    let counts_waves = in_place && to_move > 0 && spec.is_none_or(|spec| spec.topology().is_none());
+    let topology = spec.and_then(|spec| spec.topology()).filter(|_| in_place);
+    let counts_waves = in_place && to_move > 0 && topology.is_none();
     let wave = counts_waves.then(|| {
         let of = (to_move + most - 1) / most;
         // A wave is over once its nodes serve; without read access to pods, once they run the target.
@@ -427,7 +431,7 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
         Wave { number: (done / most + 1).min(of), of }
     });
     let moved = seen.nodes.iter().map(AsRef::as_ref);
-    let each = node_seconds(moved, Some(rollout.started_at)).filter(|_| in_place);
+    let each = node_seconds(moved, Some(rollout.started_at)).filter(|_| in_place && topology.is_none());
     let settle = spec.map_or(0, |spec| spec.min_ready_seconds);
     let left = each.map(|each| {
         let waves = ((to_move - counts.updated).max(0) + most - 1) / most;
@@ -451,6 +455,7 @@ fn rollout_report(seen: &Seen, rollout: &Rollout, nodes: &[NodeReport], now: Dat
         disrupted: counts.disrupted,
         failed: counts.failed,
         wave,
+        domains_at_once: topology.map(|topology| topology.max_unavailable_domains),
         elapsed_seconds: (now - rollout.started_at).num_seconds().max(0),
         about_left_seconds: left.filter(|_| runs && (counts.failed == 0 || counts.disrupted < most)),
         stalls_in_seconds: runs.then(|| (stalls_at - now).num_seconds().max(0)),

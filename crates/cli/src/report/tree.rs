@@ -118,7 +118,11 @@ impl RolloutReport {
     pub fn place(&self) -> String {
         match self.wave {
             Some(wave) => format!("wave {} of {}", wave.number, wave.of),
-            None => format!("{:?}", self.stage),
+            None => match self.domains_at_once {
+                Some(1) => "one domain at a time".to_owned(),
+                Some(most) => format!("{most} domains at a time"),
+                None => format!("{:?}", self.stage),
+            },
         }
     }
 

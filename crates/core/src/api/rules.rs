@@ -304,10 +304,17 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         "!has(self.updateStrategy) || !has(self.updateStrategy.inPlace) || !has(self.updateStrategy.inPlace.order) \
          || !has(self.updateStrategy.inPlace.order.last) || !has(self.updateStrategy.inPlace.order.last.sidecar) \
          || self.updateStrategy.inPlace.order.last.sidecar == '' || !has(self.template) || !has(self.template.spec) \
-         || has(self.template.spec.sidecar)",
+         || has(self.template.spec.sidecar) || (oldSelf.hasValue() \
+         && has(oldSelf.value().updateStrategy) && has(oldSelf.value().updateStrategy.inPlace) \
+         && has(oldSelf.value().updateStrategy.inPlace.order) && has(oldSelf.value().updateStrategy.inPlace.order.last) \
+         && has(oldSelf.value().updateStrategy.inPlace.order.last.sidecar) \
+         && oldSelf.value().updateStrategy.inPlace.order.last.sidecar == self.updateStrategy.inPlace.order.last.sidecar \
+         && has(oldSelf.value().template) && has(oldSelf.value().template.spec) \
+         && !has(oldSelf.value().template.spec.sidecar))",
         "order.last.sidecar needs template.spec.sidecar, which reports the role: add a sidecar, or use order.last.podLabels",
     )
-    .on("updateStrategy.inPlace.order.last.sidecar"),
+    .on("updateStrategy.inPlace.order.last.sidecar")
+    .with_optional_old_self(),
     Rule::new(
         "spec.updateStrategy",
         "!has(self.hooks) || !self.hooks.exists(h, has(h.at) && h.at == 'AfterStep') \

@@ -68,6 +68,8 @@ fn is_settled(fleet: &Value, taken_back: bool) -> bool {
         && (taken_back || condition(fleet, "Stalled").0 == "False")
         && condition(fleet, "Reconciling").0 == "False"
         && fleet["status"]["rollout"].is_null()
+        // A node that was Ready for minReadySeconds is still to be counted.
+        && fleet["status"]["availableReplicas"] == fleet["status"]["readyReplicas"]
         // Sets that are retired by time are still removed after the rollout; that write is not one at rest.
         && fleet["status"]["retiring"].as_array().is_none_or(Vec::is_empty)
         && fleet["status"]["plan"]["state"] != "Active"

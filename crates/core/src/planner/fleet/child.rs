@@ -244,10 +244,10 @@ impl ChildFacts {
         self.main_container_runs() && (self.pod.ready || !self.pod.failed)
     }
 
-    /// True if it certainly does not serve. A node whose sidecar cannot be reached may still serve.
+    /// True if it certainly does not serve. A node whose sidecar cannot be reached may still serve, if it was ever Ready.
     #[must_use]
     pub fn is_down(&self) -> bool {
-        !self.pod.ready && self.health.unreachable.is_none()
+        !self.pod.ready && (self.health.unreachable.is_none() || !self.pod.ever_ready)
     }
 
     /// True if it can be asked to leave and has not been.
