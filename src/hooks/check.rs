@@ -68,7 +68,7 @@ fn check_http(http: &HttpHook, at: HookPoint, rules: &HookRules) -> Result<(), S
     compiles("http.failure", &http.failure, Over::Answer)
 }
 
-/// Settings that contradict each other. The API server rejects most of them, but an object may be older than its rules.
+/// Settings that contradict each other. The API server rejects some of them, but an object may be older than its rules.
 fn check_access(http: &HttpHook) -> Result<(), String> {
     if let Some(tls) = &http.tls {
         if !http.url.to_ascii_lowercase().starts_with("https://") {

@@ -24,7 +24,7 @@ impl Machines {
             let room =
                 json!({"cpu": "10000", "memory": "100Ti", "ephemeral-storage": "100Ti", "pods": "1000"});
             let ready = json!({
-                "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "played",
+                "type": "Ready", "status": "True", "reason": "KubeletReady", "message": "set by the test",
                 "lastHeartbeatTime": "2026-01-01T00:00:00Z", "lastTransitionTime": "2026-01-01T00:00:00Z",
             });
             let machine = json!({

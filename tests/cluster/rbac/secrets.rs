@@ -55,7 +55,7 @@ async fn https_hook_uses_rotated_secrets_and_names_what_is_wrong() {
     let mark = world.cp.audit_mark().await;
     world.patch(&fleets, "db", image("db:2")).await;
 
-    // Each message names what is missing or wrong, until it is put right.
+    // Each message names what is missing or wrong, until it is corrected.
     until_said(&world, "has a certificate that does not verify: no authority in Secret").await;
     world.patch(&secrets, "ca", json!({"stringData": {"ca.crt": authority.pem()}})).await;
     until_said(&world, "client certificate in Secret").await;

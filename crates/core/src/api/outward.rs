@@ -4,17 +4,20 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// The name of a Secret.
+const SECRET_NAME: &str = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$";
+
 /// TLS settings.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {
     /// The Secret with `ca.crt`, in place of the system's roots.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SECRET_NAME))]
     pub ca_secret: String,
     /// The Secret with `tls.crt` and `tls.key`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SECRET_NAME))]
     pub client_cert_secret: String,
     /// The name to verify. Defaults to the host of the url.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -28,10 +31,10 @@ pub struct Tls {
 pub struct Auth {
     /// The Secret with `token`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SECRET_NAME))]
     pub bearer_secret: String,
     /// The Secret with `username` and `password`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = SECRET_NAME))]
     pub basic_secret: String,
 }

@@ -89,6 +89,8 @@ const CLAIMS_STAY: &str = "volumeClaimTemplates cannot change if nodes are updat
 /// A label key.
 pub(super) const IS_LABEL_KEY: &str =
     "self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')";
+pub(super) const DOMAIN_SHARE: &str =
+    "topology.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%";
 /// Labels that a pod can have.
 pub(super) const ARE_LABELS: &str = "self.all(k, k.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$') \
      && self[k].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$'))";
@@ -295,7 +297,7 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     Rule::new(
         "spec.updateStrategy.inPlace.topology.maxUnavailable",
         IS_SHARE,
-        "topology.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%",
+        DOMAIN_SHARE,
     ),
     Rule::new("spec.updateStrategy.inPlace.order.last", SELECTS_LAST, LAST).class(Reason::Required),
     Rule::new("spec.updateStrategy.inPlace.order.last.podLabels", ARE_LABELS, LABELS),

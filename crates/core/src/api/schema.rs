@@ -189,11 +189,6 @@ pub(super) fn max_unavailable(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63, "default": 1})
 }
 
-/// A number of nodes or a percentage, without a default.
-pub(super) fn share(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"x-kubernetes-int-or-string": true, "maxLength": 63})
-}
-
 /// Labels of pods.
 pub(super) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

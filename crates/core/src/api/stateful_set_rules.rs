@@ -1,9 +1,9 @@
 //! The validation rules of a StatefulSetRollout.
 
 use super::rules::{
-    ARE_LABELS, COUNTS_ASCEND, HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE, HOOK_NAME, HOOK_NAMES_DIFFER,
-    IS_HOOK_NAME, IS_LABEL_KEY, IS_SHARE, LABEL_KEY, LABELS, LAST, ONE_ACTION, PERCENTAGES_ASCEND, Reason,
-    Rule, SELECTS_LAST,
+    ARE_LABELS, COUNTS_ASCEND, DOMAIN_SHARE, HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE, HOOK_NAME,
+    HOOK_NAMES_DIFFER, IS_HOOK_NAME, IS_LABEL_KEY, IS_SHARE, LABEL_KEY, LABELS, LAST, ONE_ACTION,
+    PERCENTAGES_ASCEND, Reason, Rule, SELECTS_LAST,
 };
 
 /// The rules of a StatefulSetRollout.
@@ -47,7 +47,7 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
     Rule::new(
         "spec.strategy.topology.maxUnavailable",
         IS_SHARE,
-        "topology.maxUnavailable has to be a number above 0, or a percentage from 1% to 100%",
+        DOMAIN_SHARE,
     ),
     Rule::new("spec.strategy.order.last", SELECTS_LAST, LAST).class(Reason::Required),
     Rule::new("spec.strategy.order.last.podLabels", ARE_LABELS, LABELS),

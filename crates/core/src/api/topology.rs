@@ -21,7 +21,7 @@ pub struct Topology {
     /// The maximum number of nodes of a domain that may be unavailable: a number, or a percentage (rounded down, at least 1).
     /// It replaces the fleet's number, unless there are no more domains than `maxUnavailableDomains`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "super::schema::share")]
+    #[schemars(schema_with = "super::schema::int_or_string")]
     pub max_unavailable: Option<IntOrString>,
 }
 

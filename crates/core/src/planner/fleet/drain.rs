@@ -167,13 +167,13 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
     }
     let mut used = Used::of(facts, rollout_target);
     let mut moves = Vec::new();
-    let is_left = |order: Order| left(facts).any(|(child, _)| child.order != order);
+    let others_are_left = || left(facts).any(|(child, _)| child.order != Order::Last);
     for (serves, order) in [(false, None), (true, Some(Order::Any)), (true, Some(Order::Last))] {
         let of_pass = |child: &&ChildFacts| {
             child.is_disrupted() != serves && order.is_none_or(|order| child.order == order)
         };
         // The last ones wait until all others have left.
-        if order == Some(Order::Last) && is_left(Order::Last) {
+        if order == Some(Order::Last) && others_are_left() {
             break;
         }
         for child in facts.children.iter().rev().filter(of_pass) {

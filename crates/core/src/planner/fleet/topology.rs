@@ -51,7 +51,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// The turn of a node whose pod has these labels, or not.
+    /// When a node is updated, by the labels of its pod.
     #[must_use]
     pub fn by_labels(last: &LastNodes, pod: Option<&ObservedPod>) -> Self {
         let has_all = |pod: &ObservedPod| {
@@ -60,7 +60,7 @@ impl Order {
         if !last.pod_labels.is_empty() && pod.is_some_and(has_all) { Self::Last } else { Self::Any }
     }
 
-    /// The turn of a node whose sidecar reports this role. One whose role is not known may be the one that is updated last.
+    /// When a node is updated, by the role that its sidecar reports. One whose role is not known may be the one that is updated last.
     #[must_use]
     pub fn by_role(last: &LastNodes, role: Option<&str>) -> Self {
         if role.is_none_or(|role| role == last.sidecar) { Self::Last } else { Self::Any }
@@ -76,8 +76,8 @@ pub(super) struct ByDomain<C> {
 }
 
 impl<C: Default + PartialEq + AddAssign> ByDomain<C> {
-    /// Counts what `of` says of each node; and `missing` for each missing node, whose domain is not known; and `ending` for each
-    /// pod that ends although its node was removed.
+    /// Adds up by domain: `of` for each node, `missing` for each missing node, whose domain is not known, and `ending` for each pod
+    /// that ends although its node was removed.
     pub(super) fn count(
         facts: &FleetFacts,
         of: impl Fn(&ChildFacts) -> C,
