@@ -30,7 +30,9 @@ use crate::controller::{
 };
 use crate::engine::{Env, Recipe, RecipeError, Registry, Task, backoff};
 use crate::hooks::HookRules;
+use crate::observe::neighbours::Neighbours;
 use crate::outward::{HttpClient, KeptConnections};
+use crate::planner::fleet::gate::Limits;
 use crate::probe::SidecarProber;
 use crate::probe::hooks::{HookOwner, HookProber, WhileLeading};
 use crate::render::RenderOptions;
@@ -48,6 +50,7 @@ use lease::{Candidate, Election, Fence};
 
 pub use crate::hooks::{Host, PrometheusUrl};
 pub use crate::outward::{FileAccess, Origin, Trust};
+pub use crate::planner::fleet::gate::Limit;
 pub use crate::probe::hooks::{HookClient, HookReply, HookRequest};
 pub use health::Health;
 pub use windlass_kube_port::client::connect;
@@ -99,6 +102,7 @@ pub struct Operator {
     drops_managed_fields: bool,
     drain_taints: Option<Vec<String>>,
     topology_from_nodes: bool,
+    limits: Limits,
 }
 
 /// Another controller, which runs while this replica leads.
@@ -141,6 +145,7 @@ impl Operator {
             drops_managed_fields: false,
             drain_taints: None,
             topology_from_nodes: false,
+            limits: Limits::of_operator(),
         }
     }
 
@@ -166,6 +171,14 @@ impl Operator {
     #[must_use]
     pub fn topology_from_nodes(mut self, reads: bool) -> Self {
         self.topology_from_nodes = reads;
+        self
+    }
+
+    /// Limits how many fleets roll at the same time, for a cause or for all. Default: one at a time whose pods a new version
+    /// of Windlass renders in another way.
+    #[must_use]
+    pub fn max_rollouts(mut self, limit: Limit) -> Self {
+        self.limits = self.limits.with(limit);
         self
     }
 
@@ -316,7 +329,8 @@ impl Operator {
             Some(client) => client.clone(),
             None => Arc::new(HttpClient::new(KeptConnections::None)),
         };
-        let peers = Peers { sidecars, hooks };
+        let neighbours = Arc::new(Neighbours::new(self.limits.clone()));
+        let peers = Peers { sidecars, hooks, neighbours };
         let registry = Arc::new(self.registry.clone());
         let shutdown = shutdown.boxed().shared();
         let Some(election) = self.election.clone() else {
@@ -374,6 +388,7 @@ impl Operator {
             }
         }
         self.health.acts_on(all.clone());
+        peers.neighbours.know(all.clone());
         let may_write = fence.clone();
         let client = GuardedClient::new(&self.client).counted(self.health.port_metrics());
         let client = client.fenced(move || may_write.is_open()).client();
@@ -424,6 +439,7 @@ impl Operator {
             cluster,
             caches: Arc::default(),
             sightings: Arc::default(),
+            neighbours: peers.neighbours.clone(),
             status_writes: Arc::default(),
             failures: Arc::default(),
             holds: Arc::default(),
@@ -580,10 +596,11 @@ fn fleet_rest(nodes: usize) -> Duration {
     Duration::from_millis(nodes as u64 / 5)
 }
 
-/// The clients for what the operator sends requests to, in addition to the API server.
+/// What the controllers share in addition to the API server: the clients for sidecars and hooks, and all fleets.
 struct Peers {
     sidecars: Arc<dyn SidecarClient>,
     hooks: Arc<dyn HookClient>,
+    neighbours: Arc<Neighbours>,
 }
 
 struct Reconciler {

@@ -11,6 +11,7 @@ use crate::clock::SharedClock;
 use crate::engine::{Env, Registry};
 use crate::hooks::HookRules;
 use crate::metrics::Metrics;
+use crate::observe::neighbours::Neighbours;
 use crate::observe::node_scope::decided_on;
 use crate::observe::pods::PodFleet;
 use crate::observe::recorder::SidecarRecorder;
@@ -36,6 +37,8 @@ pub struct Context {
     pub caches: Arc<Caches>,
     /// What this process has seen and no object records.
     pub sightings: Arc<Sightings>,
+    /// All fleets of the operator.
+    pub neighbours: Arc<Neighbours>,
     /// When statuses were written.
     pub status_writes: Arc<StatusWrites>,
     /// How often the reconcile of each object has failed in a row.
@@ -117,6 +120,8 @@ impl Context {
 
     fn scope_of(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
         let (view, cluster, caches) = (self.view.clone(), self.cluster.clone(), self.caches.clone());
-        FleetScope::of(fleet, view, cluster, caches, self.sightings.clone(), self.options.clone(), now)
+        let scope =
+            FleetScope::of(fleet, view, cluster, caches, self.sightings.clone(), self.options.clone(), now);
+        scope.map(|scope| scope.beside(self.neighbours.clone()))
     }
 }

@@ -23,6 +23,8 @@ pub struct FleetSample {
     pub reason: String,
     /// The start and the last progress of the active rollout, in seconds since 1970; `None` without one.
     pub rollout: Option<(f64, f64)>,
+    /// Whether that rollout waits for a window or for other fleets.
+    pub waiting: bool,
     /// Of a StatefulSetRollout, whether `Held` is True.
     pub held: Option<bool>,
 }
@@ -64,6 +66,7 @@ pub(super) struct Fleets {
     held: Family<OfFleet, Gauge>,
     started: Family<OfFleet, Seconds>,
     progressed: Family<OfFleet, Seconds>,
+    waiting: Family<OfFleet, Gauge>,
 }
 
 impl Fleets {
@@ -99,6 +102,11 @@ impl Fleets {
                 "When the active rollout last made progress; absent if no rollout is active",
                 Family::default(),
             ),
+            waiting: register.add(
+                "fleet_rollout_waiting",
+                "Whether the active rollout waits for a window or for other fleets; absent if no rollout is active",
+                Family::default(),
+            ),
         }
     }
 
@@ -112,6 +120,7 @@ impl Fleets {
         self.held.clear();
         self.started.clear();
         self.progressed.clear();
+        self.waiting.clear();
         for fleet in fleets {
             let (namespace, name) = (fleet.namespace.clone(), fleet.name.clone());
             let of = OfFleet { namespace: namespace.clone(), name: name.clone() };
@@ -135,6 +144,7 @@ impl Fleets {
             if let Some((started, progressed)) = fleet.rollout {
                 self.started.get_or_create(&of).set(started);
                 self.progressed.get_or_create(&of).set(progressed);
+                self.waiting.get_or_create(&of).set(i64::from(fleet.waiting));
             }
         }
     }

@@ -32,6 +32,7 @@ fn fleet(name: &str) -> FleetSample {
         stalled: true,
         reason: "Stalled".to_owned(),
         rollout: Some((1_000.5, 2_000.0)),
+        waiting: true,
         held: Some(false),
     }
 }

@@ -146,6 +146,7 @@ impl FleetScope {
             abort_rolls_back: abort.as_ref().map(AsRef::as_ref) == meta.annotation(ANNOTATION_ABORT_ROLLBACK),
             abort,
             retry: self.retry_request(),
+            opens_window: self.opens_window(),
             force_promote: *requested == **promoted && *promoted != self.fleet.status.spent_force_promote,
         }
     }
@@ -171,6 +172,8 @@ impl FleetScope {
             at_hook: own_plan.as_ref().and_then(AtHook::of),
             rolling_back: self.hooks_that_roll_back(),
             step: own_plan.as_ref().and_then(step_of),
+            gate: self.gate(),
+            limits: self.neighbours.limits().clone(),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 
+use super::neighbours::Neighbours;
 use super::pods::PodFleet;
 use super::restart::{effective_restart, later, restart_request};
 use crate::api::names::{ANNOTATION_OWNER_UID, argument_of};
@@ -37,6 +38,8 @@ pub struct FleetScope {
     pub(crate) caches: Arc<Caches>,
     /// What this process has seen and no object records.
     pub(crate) sightings: Arc<Sightings>,
+    /// The other fleets.
+    pub(crate) neighbours: Arc<Neighbours>,
     /// What an embedding platform adds to pods.
     pub(crate) options: Arc<RenderOptions>,
     /// The target of the active plan.
@@ -112,6 +115,7 @@ impl FleetScope {
             cluster,
             caches,
             sightings,
+            neighbours: Arc::default(),
             options,
             blocker: None,
             now,
@@ -120,6 +124,12 @@ impl FleetScope {
             pods: None,
         };
         Some(scope)
+    }
+
+    /// The same scope beside these other fleets.
+    #[must_use]
+    pub(crate) fn beside(self, neighbours: Arc<Neighbours>) -> Self {
+        Self { neighbours, ..self }
     }
 
     /// The same scope with a status that fits what is observed.

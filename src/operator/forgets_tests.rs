@@ -44,6 +44,7 @@ async fn deleted_fleet_leaves_no_cached_state() {
     let peers = Peers {
         sidecars: Arc::new(HttpSidecar::new(HttpSidecar::DEFAULT_TIMEOUT)),
         hooks: Arc::new(HttpClient::new(KeptConnections::None)),
+        neighbours: Arc::default(),
     };
     let registry = Arc::new(Registry::builtin_recipes());
     let (mut event_senders, mut helpers) = (JoinSet::new(), JoinSet::new());

@@ -135,6 +135,9 @@ pub(super) async fn ensure_entrants(fleet: &FleetScope, plan: &PlanId) -> Result
     if facts.spec.paused {
         return Ok(Ensured::waiting(WAITS_TO_BE_RESUMED));
     }
+    if let Some(sentence) = facts.rollout.gate.sentence() {
+        return Ok(Ensured::waiting(sentence));
+    }
     if facts.spec.replicas == 0 {
         return Ok(Ensured::waiting("waiting for replicas to be above 0: there is no node to promote"));
     }
@@ -194,8 +197,8 @@ pub(crate) async fn keep_whole_at_hook(fleet: &FleetScope, plan: &Plan) -> Resul
         return Ok(());
     }
     let facts = fleet.facts();
-    let Some(rollout) = fleet.set_rollout().filter(|r| r.stage != Stage::Retiring && !facts.spec.paused)
-    else {
+    let waits = facts.spec.paused || facts.rollout.gate.is_closed();
+    let Some(rollout) = fleet.set_rollout().filter(|r| r.stage != Stage::Retiring && !waits) else {
         return Ok(());
     };
     let view = facts.as_set(&rollout.entrant);

@@ -36,6 +36,9 @@ impl Task for RetireIncumbents {
         if facts.spec.paused {
             return Ok(Outcome::waiting(WAITS_TO_BE_RESUMED));
         }
+        if let Some(sentence) = facts.rollout.gate.sentence() {
+            return Ok(Outcome::waiting(sentence));
+        }
         if rollout.stage != Stage::Retiring {
             // The delay of the old set begins with the status that records that traffic has moved.
             if has_switched(cx.plan) {

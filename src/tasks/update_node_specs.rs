@@ -49,7 +49,8 @@ impl Task for UpdateNodeSpecs {
             return Ok(if hooks::is_step_done(&facts, &fleet.rollout_target, step) {
                 Outcome::Done
             } else {
-                let turn = waits_for_turn(&facts, &fleet.rollout_target);
+                let gate = facts.waits_for_gate(&fleet.rollout_target);
+                let turn = gate.or_else(|| waits_for_turn(&facts, &fleet.rollout_target));
                 let turn = turn.map(|turn| format!("; {turn}")).unwrap_or_default();
                 Outcome::waiting(format!(
                     "waiting for {size} nodes to be ready at the target: a step of the rollout{turn}"
@@ -62,7 +63,8 @@ impl Task for UpdateNodeSpecs {
             .map(|c| c.name.as_str())
             .collect();
         if !ungranted.is_empty() {
-            let why = match waits_for_turn(&facts, &fleet.rollout_target) {
+            let gate = facts.waits_for_gate(&fleet.rollout_target);
+            let why = match gate.or_else(|| waits_for_turn(&facts, &fleet.rollout_target)) {
                 Some(sentence) => sentence,
                 None => format!("waiting for the wave: {}", facts.used_room()),
             };

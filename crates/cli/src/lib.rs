@@ -77,9 +77,9 @@ enum Command {
     /// Pause a fleet's rollouts
     #[command(after_long_help = help::OF_VERBS)]
     Pause(verbs::VerbArgs),
-    /// Resume a paused fleet
+    /// Resume a paused fleet, or open the window of its rollout early
     #[command(after_long_help = help::OF_VERBS)]
-    Resume(verbs::VerbArgs),
+    Resume(verbs::ResumeArgs),
     /// Restart every node of a fleet in waves, or one node
     #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_OR_NODES)))]
     Restart(verbs::VerbArgs),
@@ -163,7 +163,7 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Dashboard(arguments) => runtime.block_on(dashboard::dashboard(arguments)),
         Command::Pause(arguments) => runtime.block_on(verbs::run(Verb::Pause, arguments)),
-        Command::Resume(arguments) => runtime.block_on(verbs::run(Verb::Resume, arguments)),
+        Command::Resume(arguments) => runtime.block_on(verbs::resume(arguments)),
         Command::Restart(arguments) => runtime.block_on(verbs::run(Verb::Restart, arguments)),
         Command::Abort(arguments) => runtime.block_on(verbs::abort(arguments)),
         Command::Retry(arguments) => runtime.block_on(verbs::run(Verb::Retry, arguments)),

@@ -21,7 +21,7 @@ use super::scrapers::Scrapers;
 use crate::extension::OperatorFlags;
 use windlass::internal::HookRules;
 use windlass::operator::{Controller, DEFAULT_CONCURRENCY, Health, Operator};
-use windlass::operator::{FileAccess, Host, Origin, PrometheusUrl};
+use windlass::operator::{FileAccess, Host, Limit, Origin, PrometheusUrl};
 use windlass_core::revision::hash::hex;
 use windlass_kube_port::lease::Election;
 
@@ -78,6 +78,10 @@ pub struct OperatorArgs {
     /// rights of `deploy/rbac/drain.yaml`
     #[arg(long)]
     topology_from_nodes: bool,
+    /// How many fleets may roll at the same time, for all causes or for one: `3`, or `OperatorDrift=1`, which is the default;
+    /// repeatable
+    #[arg(long = "max-rollouts", value_name = "[CAUSE=]N")]
+    max_rollouts: Vec<Limit>,
     #[command(flatten)]
     extensions: OperatorFlags,
     /// The OpenTelemetry collector for traces of rollouts (OTLP over HTTP), such as `http://collector.monitoring:4318`
@@ -197,6 +201,7 @@ pub async fn run(arguments: OperatorArgs) -> Result<(), String> {
         operator = operator.drain(arguments.drain_taints.clone());
     }
     operator = operator.topology_from_nodes(arguments.topology_from_nodes);
+    operator = arguments.max_rollouts.iter().copied().fold(operator, Operator::max_rollouts);
     let controllers = arguments.extensions.controllers(&arguments.namespaces, &host, hook_rules);
     operator = controllers.iter().cloned().fold(operator, Operator::with_controller);
     #[cfg(feature = "otlp")]

@@ -203,7 +203,7 @@ impl Fleet<'_> {
     /// Advances the plan until one of its tasks has to wait.
     async fn carry_out(&self, stored: Stored) -> Result<StatusChange, ReconcileError> {
         let Stored { plan: Some(mut plan), skipped } = stored else { return self.advanced(stored, &WAITING) };
-        if !plan.is_active() {
+        if !plan.is_active() || self.is_before_gate(&plan) {
             return self.advanced(Stored { plan: Some(plan), skipped }, &WAITING);
         }
         let env = self.cx.env.layer().with(self.scope.clone());

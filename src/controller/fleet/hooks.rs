@@ -3,19 +3,19 @@
 use super::act::StatusChange;
 use super::context::Fleet;
 use crate::api::names::ANNOTATION_RETRY;
-use crate::api::{HookRetry, RawPlan, Reason, Rollout};
+use crate::api::{HookPoint, HookRetry, RawPlan, Reason, Rollout, TaskType};
 use crate::apply::dry_runs::REJECTED_RECHECK_INTERVAL;
 use crate::apply::traffic;
 use crate::clock::monotonic;
 use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::hooks::{has_hooks, has_moved, pass_over, rollout_hashes};
-use crate::engine::{self, Advance, Plan, PlanState};
+use crate::engine::{self, Advance, Plan, PlanState, TaskRecord, TaskState};
 use crate::hooks::Values;
 use crate::observe::restart::retried_plan;
 use crate::planner::fleet::hooks::{self, AtHook, HookContext};
 use crate::planner::fleet::{Blocker, FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
-use crate::planner::hooks::{HookPlacement, is_of_list};
+use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
 use crate::planner::node::decide::recipes::GROW_CLAIMS;
 use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
 use windlass_kube_port::{Kind, Part, Target};
@@ -153,8 +153,26 @@ impl Fleet<'_> {
             ..Values::default()
         };
         let paused = spec.paused.then(|| WAITS_TO_BE_RESUMED.to_owned());
+        let at_gate = plan.current_task().and_then(|task| self.hook_at_gate(task));
+        let hold = paused.or(at_gate);
         let scope = self.cx.hook_scope(self.job_owner(), Some(spec.clone()), &[&fleet.meta], values);
-        Some(HookScope { hold: paused, ..scope })
+        Some(HookScope { hold, ..scope })
+    }
+
+    /// Why a hook that comes before the first node moves, or before traffic does, does not start now: it waits with them. One
+    /// that has started goes on, and a person is asked at any time.
+    fn hook_at_gate(&self, task: &TaskRecord) -> Option<String> {
+        let is_before = matches!(point_of(task), Some(HookPoint::BeforeRollout | HookPoint::BeforePromotion));
+        let may_start = task.state == TaskState::Pending || TaskType::AwaitApproval.is(task);
+        let facts = self.scope.facts();
+        let stands = is_before && may_start && facts.stands_at_gate(&self.scope.rollout_target);
+        facts.rollout.gate.sentence().filter(|_| stands)
+    }
+
+    /// True if the plan does not go on: its next task is a hook that waits for the gate.
+    pub(super) fn is_before_gate(&self, plan: &Plan) -> bool {
+        let next = plan.current_task().filter(|task| !TaskType::AwaitApproval.is(task));
+        next.is_some_and(|task| self.hook_at_gate(task).is_some())
     }
 
     /// Skips a failed hook whose policy is Continue. Returns the event.

@@ -256,6 +256,7 @@ impl Stage {
             cluster: port.clone(),
             caches: Arc::default(),
             sightings: Arc::default(),
+            neighbours: Arc::default(),
             status_writes: Arc::default(),
             failures: Arc::default(),
             holds: Arc::default(),

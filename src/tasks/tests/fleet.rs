@@ -98,6 +98,7 @@ impl Fleet {
             cluster: Arc::new(cluster),
             caches: Arc::default(),
             sightings: Arc::default(),
+            neighbours: Arc::default(),
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of(self.wants)),
             blocker: None,

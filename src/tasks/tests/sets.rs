@@ -111,6 +111,7 @@ impl Amid {
             cluster: Arc::new(cluster),
             caches: Arc::default(),
             sightings: Arc::default(),
+            neighbours: Arc::default(),
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of("v2")),
             blocker: None,

@@ -46,4 +46,5 @@ mod stateful_sets;
 mod upgraded;
 mod verb_rights;
 mod waves;
+mod windows;
 mod zones;

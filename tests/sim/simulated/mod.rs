@@ -24,5 +24,6 @@ mod rollouts;
 mod sets;
 mod sidecars;
 mod stale_patches;
+mod windows;
 mod written_otherwise;
 mod zones;

@@ -89,7 +89,7 @@ fn machine_of(cluster: &Cluster, pod: &str) -> String {
     text(&pod["spec"], "nodeName").to_owned()
 }
 
-fn is_ready(cluster: &Cluster, pod: &str) -> bool {
+pub fn is_ready(cluster: &Cluster, pod: &str) -> bool {
     let pod = cluster.get("v1", "Pod", "test", pod).unwrap_or(Value::Null);
     let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
     pod["metadata"]["deletionTimestamp"].is_null()

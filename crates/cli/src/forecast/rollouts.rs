@@ -71,6 +71,8 @@ pub async fn forecast_rollout(
     let has_hooks = !scope.spec.update_strategy.hooks.is_empty();
     let is_known = sight.has_read(Kind::StatefulSet) && sight.has_read(Kind::Pod);
     let hash_before = was.as_ref().map(|was| was.scope.requested());
+    let mut scope = scope;
+    scope.block(scope.check_gate());
     let examined = Examined { scope, cluster: &dry, now };
     examined.forecast_into(&mut forecast, hash_before.as_ref(), unseen).await?;
     if !is_known {

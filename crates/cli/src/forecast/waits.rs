@@ -4,10 +4,12 @@ use super::outcome::Forecast;
 use windlass_core::api::at_hook::message_of;
 use windlass_core::api::names::{ANNOTATION_APPROVE, argument_of};
 use windlass_core::api::{HookAction, HookPoint, HookState, Promotion, Stage};
+use windlass_core::planner::fleet::gate::Gate;
 use windlass_core::planner::fleet::hooks;
 use windlass_core::planner::fleet::sets::how_to_promote;
 use windlass_core::planner::fleet::status::short;
 use windlass_core::planner::fleet::{FleetDecision, FleetFacts, FleetKind, Strategy};
+use windlass_core::planner::window::relative;
 use windlass_engine::TaskState;
 use windlass_kube_port::observed::ObservedFleet;
 
@@ -22,6 +24,8 @@ impl Forecast {
                 self.target()
             ));
         }
+        let is_active = status.rollout.is_some() && *decision == FleetDecision::Keep;
+        waits.extend(self.at_gate(facts, fleet, is_active));
         let promoting = status.rollout.as_ref().filter(|rollout| rollout.stage == Stage::Promoting);
         if let Some(rollout) = promoting.filter(|_| *decision == FleetDecision::Keep) {
             let to = short(&rollout.target_hash);
@@ -91,6 +95,39 @@ impl Forecast {
             waits.extend(hooks_now(fleet));
         }
         self.waits = waits;
+    }
+
+    /// The window that is waited for, and the fleets that come first. `is_active`: a rollout is active and continues.
+    fn at_gate(&self, facts: &FleetFacts, fleet: &ObservedFleet, is_active: bool) -> Vec<String> {
+        let mut waits = Vec::new();
+        if self.recipe.is_empty() && !is_active {
+            return waits;
+        }
+        let of_others = fleet.status.rollout.as_ref().filter(|rollout| is_active && rollout.waiting);
+        match (&facts.rollout.gate, of_others) {
+            (Gate::Window(opening), _) => {
+                let sentence = opening.sentence();
+                let sentence =
+                    opening.at.map_or(sentence.clone(), |at| relative(&sentence, at, crate::now()));
+                let what = sentence.strip_prefix("waiting for ").unwrap_or(&sentence).to_owned();
+                let resume = if is_active {
+                    format!(": windlass resume {} --now opens it early", self.target())
+                } else {
+                    String::new()
+                };
+                waits.push(format!("{what}{resume}"));
+            }
+            (_, Some(rollout)) => {
+                let message = rollout.message.as_str();
+                waits.push(message.strip_prefix("waiting for ").unwrap_or(message).to_owned());
+            }
+            _ => {}
+        }
+        let after = fleet.spec.iter().flat_map(|spec| &spec.update_strategy.after).filter(|_| !is_active);
+        waits.extend(
+            after.map(|of| format!("{} {}, if it is not up to date: updateStrategy.after", of.kind, of.name)),
+        );
+        waits
     }
 
     /// The object as a command names it.

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
+use windlass_core::api::RawPlan;
 use windlass_core::api::names::place_of;
+use windlass_core::planner::window::relative;
 use windlass_kube_port::View;
 use windlass_kube_port::observed::{ObservedFleet, ObservedNode, ObservedPod};
 
@@ -32,6 +35,30 @@ pub enum SeenPod<'a> {
     Unread,
 }
 
+/// The fleet with messages for a person who reads them now: how long it is until the window opens.
+pub fn told_at(fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Arc<ObservedFleet> {
+    let Some(at) = fleet.status.rollout.as_ref().and_then(|rollout| rollout.window_opens_at) else {
+        return fleet.clone();
+    };
+    let mut fleet = (**fleet).clone();
+    let status = &mut *fleet.status;
+    let plan = status.plan.as_ref().and_then(|plan| plan.parse().ok()).map(|mut plan| {
+        for task in &mut plan.tasks {
+            task.message = relative(&task.message, at, now);
+        }
+        RawPlan::of(&plan)
+    });
+    status.plan = plan.or(status.plan.take());
+    let rollout = status.rollout.iter_mut();
+    let of_rollout = rollout.flat_map(|of| {
+        of.unconverged.iter_mut().map(|node| &mut node.message).chain(std::iter::once(&mut of.message))
+    });
+    for message in of_rollout.chain(status.conditions.iter_mut().map(|condition| &mut condition.message)) {
+        *message = relative(message, at, now);
+    }
+    Arc::new(fleet)
+}
+
 impl Seen {
     /// A fleet from a view. `unread` lists what may exist and is not in the view; `has_pods`: true if pods were read.
     #[must_use]
@@ -41,7 +68,7 @@ impl Seen {
         nodes.sort_by_cached_key(|node| place_of(&meta.name, &node.meta.name));
         let pods = view.pods.group(&meta.namespace, &meta.name);
         Self {
-            fleet: fleet.clone(),
+            fleet: told_at(fleet, crate::now()),
             nodes,
             pods: pods.into_iter().map(|pod| (pod.meta.name.clone(), pod)).collect(),
             has_pods,

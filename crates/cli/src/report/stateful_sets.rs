@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::fleet::not_seen;
 use super::node::SEEN_WITHIN;
+use super::seen::told_at;
 use super::{FleetReport, Health, NodeReport, Seen, SeenPod, Verdict};
 use windlass_core::api::at_hook::message_of;
 use windlass_core::api::conditions::{self, Condition, RECONCILING, Truth, UP_TO_DATE};
@@ -84,7 +85,7 @@ impl SeenStatefulSets {
         let own = pods.into_iter().flatten().filter(is_own);
         let seen = Seen {
             pods: own.map(|pod| (pod.meta.name.clone(), pod.clone())).collect(),
-            fleet: Arc::new(ObservedFleet { spec, ..fleet }),
+            fleet: told_at(&Arc::new(ObservedFleet { spec, ..fleet }), crate::now()),
             nodes: Vec::new(),
             has_pods: pods.is_some(),
             unread: unread.to_vec(),

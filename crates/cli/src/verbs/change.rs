@@ -7,7 +7,8 @@ use super::at_hooks;
 use crate::target::Kind;
 use windlass_core::api::TaskType;
 use windlass_core::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP,
+    ANNOTATION_ABORT, ANNOTATION_OPEN_WINDOW, ANNOTATION_OWNER_UID, ANNOTATION_RESTARTED_AT,
+    ANNOTATION_RETRY, ANNOTATION_SKIP,
 };
 use windlass_core::planner::fleet::sets::how_to_promote;
 use windlass_engine::Registry;
@@ -19,6 +20,8 @@ pub enum Verb {
     Pause,
     /// Resume rollouts.
     Resume,
+    /// Open the window of the active rollout.
+    OpenWindow,
     /// Restart every node, in waves.
     Restart,
     /// Stop the active rollout and reject its target.
@@ -110,6 +113,7 @@ pub fn change(verb: &Verb, kind: Kind, object: &Value, now: DateTime<Utc>) -> Re
     match verb {
         Verb::Pause => Ok(paused(object, true)),
         Verb::Resume => Ok(paused(object, false)),
+        Verb::OpenWindow => open_window(object, "/spec/updateStrategy/windows"),
         Verb::Restart => Ok(restart(object, is_of_fleet(kind, object), now)),
         Verb::Abort { rollback: false } => abort(object),
         Verb::Abort { rollback: true } => Err(ROLLBACK_OF_TEMPLATE.to_owned()),
@@ -126,7 +130,9 @@ pub const ROLLBACK_OF_TEMPLATE: &str =
 
 fn node_has_no(verb: &Verb) -> String {
     let instead = match verb {
-        Verb::Pause | Verb::Resume => "set spec.suspend to stop the node, or pause its fleet: nd/NAME",
+        Verb::Pause | Verb::Resume | Verb::OpenWindow => {
+            "set spec.suspend to stop the node, or pause its fleet: nd/NAME"
+        }
         Verb::Retry => "a node's failed plan is retried automatically; name its fleet: nd/NAME",
         _ => "name its fleet: nd/NAME",
     };
@@ -139,6 +145,27 @@ pub fn paused(object: &Value, wanted: bool) -> Change {
         return Change::already(verb, if wanted { "it is already paused" } else { "it is not paused" });
     }
     Change::done(verb, Write::Field("/spec/paused", json!(wanted)), message)
+}
+
+/// Opens the window of the active rollout. `windows`: where the spec lists windows.
+pub fn open_window(object: &Value, windows: &str) -> Result<Change, String> {
+    let (status, plan) = (&object["status"], &object["status"]["plan"]);
+    let id = plan["id"].as_str().unwrap_or_default();
+    let has_windows = object.pointer(windows).and_then(Value::as_array).is_some_and(|list| !list.is_empty());
+    if !has_windows {
+        return Err(format!("{} is empty: no rollout waits for a window", windows[1..].replace('/', ".")));
+    }
+    if plan["state"] != "Active" || !status["rollout"].is_object() {
+        return Err("no rollout is active: there is no window to open".to_owned());
+    }
+    if object["spec"]["paused"] == true {
+        return Err("it is paused: run windlass resume first, then again with --now".to_owned());
+    }
+    if status["rollout"]["windowOpened"] == true || annotation(object, ANNOTATION_OPEN_WINDOW) == Some(id) {
+        return Ok(Change::already("resume", format!("the window of plan {id} is already opened")));
+    }
+    let write = Write::Annotation(ANNOTATION_OPEN_WINDOW, id.to_owned());
+    Ok(Change::done("resume", write, format!("window of plan {id} opened until the rollout ends")))
 }
 
 /// True if a fleet writes the object's annotations: those of its nodes, which it may create with a restart.

@@ -53,6 +53,16 @@ pub struct AbortArgs {
     rollback: bool,
 }
 
+/// The arguments of `windlass resume`.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    #[command(flatten)]
+    verb: VerbArgs,
+    /// Open the window of the active rollout now; later rollouts wait for their windows
+    #[arg(long)]
+    now: bool,
+}
+
 /// The arguments of `windlass skip`.
 #[derive(Debug, Args)]
 pub struct SkipArgs {
@@ -112,6 +122,11 @@ pub async fn run(verb: Verb, arguments: VerbArgs) -> Result<(), String> {
 /// Runs `windlass abort`.
 pub async fn abort(arguments: AbortArgs) -> Result<(), String> {
     run(Verb::Abort { rollback: arguments.rollback }, arguments.verb).await
+}
+
+/// Runs `windlass resume`.
+pub async fn resume(arguments: ResumeArgs) -> Result<(), String> {
+    run(if arguments.now { Verb::OpenWindow } else { Verb::Resume }, arguments.verb).await
 }
 
 /// Runs `windlass skip`.

@@ -41,6 +41,11 @@ fn annotations(entry: (&str, &str)) -> Value {
     json!({"metadata": {"annotations": {entry.0: entry.1}}})
 }
 
+fn with_windows(mut changes: Value) -> Value {
+    changes["spec"]["updateStrategy"]["windows"] = json!([{"schedule": "0 2 * * *", "duration": "3h"}]);
+    changes
+}
+
 #[test]
 fn verb_writes_one_field_or_annotation_and_is_idempotent() {
     let field = |path, value: Value| Ok(Some(Write::Field(path, value)));
@@ -53,6 +58,23 @@ fn verb_writes_one_field_or_annotation_and_is_idempotent() {
         (Verb::Pause, json!({"spec": {"paused": true}}), nothing()),
         (Verb::Resume, json!({"spec": {"paused": true}}), field("/spec/paused", json!(false))),
         (Verb::Resume, json!({}), nothing()),
+        (Verb::OpenWindow, with_windows(json!({})), annotation("windlass.dev/open-window", "p1")),
+        (Verb::OpenWindow, with_windows(json!({"status": {"rollout": {"windowOpened": true}}})), nothing()),
+        (
+            Verb::OpenWindow,
+            with_windows(json!({"spec": {"paused": true}})),
+            Err("it is paused: run windlass resume first, then again with --now".to_owned()),
+        ),
+        (
+            Verb::OpenWindow,
+            with_windows(json!({"status": {"plan": {"state": "Complete"}}})),
+            Err("no rollout is active: there is no window to open".to_owned()),
+        ),
+        (
+            Verb::OpenWindow,
+            json!({}),
+            Err("spec.updateStrategy.windows is empty: no rollout waits for a window".to_owned()),
+        ),
         (Verb::Restart, json!({}), annotation("windlass.dev/restartedAt", "2030-01-01T12:00:00Z")),
         (Verb::Restart, annotations(("windlass.dev/restartedAt", "2029-12-31T00:00:00Z")), nothing()),
         (Verb::Restart, json!({"status": {"rollout": {"cause": "RestartRequested"}}}), nothing()),

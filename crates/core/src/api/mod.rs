@@ -31,6 +31,7 @@ mod stateful_set_rules;
 pub mod status;
 mod task_type;
 mod topology;
+mod windows;
 
 pub use at_hook::AtHook;
 pub use built_for::BuiltFor;
@@ -70,5 +71,6 @@ pub use status::{
 };
 pub use task_type::TaskType;
 pub use topology::{LastNodes, Topology, UpdateOrder};
+pub use windows::{Predecessor, Window};
 
 pub use crate::engine::PlanId;

@@ -44,6 +44,10 @@ pub const ANNOTATION_RETRY: &str = "windlass.dev/retry";
 pub const ANNOTATION_SKIP: &str = "windlass.dev/skip";
 /// Annotation: approve the task with this ID, which waits for a user.
 pub const ANNOTATION_APPROVE: &str = "windlass.dev/approve";
+/// Annotation: open the window of the plan with this ID now.
+pub const ANNOTATION_OPEN_WINDOW: &str = "windlass.dev/open-window";
+/// Annotation: the release that the object is at. Objects that name it in `after` wait for the same value.
+pub const ANNOTATION_RELEASE: &str = "windlass.dev/release";
 /// Label on a hook's Job: the name of the hook.
 pub const LABEL_HOOK: &str = "windlass.dev/hook";
 /// Label on all objects of a WorkerDeployment: its name.

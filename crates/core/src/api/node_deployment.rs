@@ -8,7 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::policies::{DeletionPolicy, DisruptionBudget};
-use super::{BuildId, Hook, LastNodes, NodeDeploymentStatus, Port, StatefulNodeSpec, Topology, UpdateOrder};
+use super::{
+    BuildId, Hook, LastNodes, NodeDeploymentStatus, Port, Predecessor, StatefulNodeSpec, Topology,
+    UpdateOrder, Window,
+};
 
 /// The desired state of a fleet: its nodes, and how a change to them rolls out.
 #[allow(clippy::duplicated_attributes, reason = "printer columns have fields of the same name")]
@@ -152,6 +155,16 @@ pub struct UpdateStrategy {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub hooks: Vec<Hook>,
+    /// windows lists the times during which rollouts may update nodes; at most 16. Without it, they may at any time. Repairs of
+    /// failed nodes, drains and rollbacks do not wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub windows: Vec<Window>,
+    /// after lists objects of this namespace that have to be up to date before a rollout begins; at most 16. If this object
+    /// has the annotation `windlass.dev/release`, they need the same value of it, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub after: Vec<Predecessor>,
 }
 
 impl UpdateStrategy {

@@ -58,6 +58,17 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub not_counted_since: Option<DateTime<Utc>>,
+    /// True while the rollout updates no node, because no window is open or other fleets come first. It then does not count
+    /// for `--max-rollouts`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waiting: bool,
+    /// The time at which the next window opens; absent while one is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub window_opens_at: Option<DateTime<Utc>>,
+    /// True if a user opened the window of this rollout with `windlass resume --now`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub window_opened: bool,
     /// The current stage of the rollout.
     #[serde(default)]
     pub stage: Stage,
@@ -150,6 +161,9 @@ impl Rollout {
             max_updated: 0,
             max_ready: None,
             progress_paused: false,
+            waiting: false,
+            window_opens_at: None,
+            window_opened: false,
             not_counted_since: None,
             stage: Stage::default(),
             incumbent_set: String::new(),

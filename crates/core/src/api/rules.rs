@@ -99,6 +99,18 @@ pub(super) const LABELS: &str =
 pub(super) const LABEL_KEY: &str =
     "topology.key has to be the key of a label, for example topology.kubernetes.io/zone";
 
+/// The form of a schedule; the operator checks the rest.
+pub(super) const IS_SCHEDULE: &str = "self.matches('^\\\\s*(@(hourly|daily|midnight|weekly|monthly|yearly|annually)|[0-9*?/,-]+\\\\s+[0-9*?/,-]+\\\\s+[0-9*?/,-]+\\\\s+[0-9A-Za-z*?/,-]+\\\\s+[0-9A-Za-z*?/,-]+)\\\\s*$')";
+pub(super) const SCHEDULE: &str = "windows[].schedule has to be the schedule of a CronJob with five fields, for example \
+     '0 2 * * 1-5': minute, hour, day of the month, month, day of the week";
+pub(super) const IS_DURATION: &str =
+    "self.matches('^([0-9]{1,5}h)?([0-9]{1,5}m)?$') && self.matches('[1-9]')";
+pub(super) const DURATION: &str =
+    "windows[].duration has to be hours and minutes above 0, for example 3h or 1h30m";
+pub(super) const IS_ZONE: &str = "self == '' || self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$')";
+pub(super) const ZONE: &str =
+    "windows[].timeZone has to be the name of a time zone, for example Europe/Berlin";
+
 /// Nodes that are updated last are selected in one way.
 pub(super) const SELECTS_LAST: &str =
     "(has(self.podLabels) && size(self.podLabels) > 0) != (has(self.sidecar) && self.sidecar != '')";
@@ -294,6 +306,9 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
         "inPlace.steps have to ascend: sort the percentages",
     ),
     Rule::new("spec.updateStrategy.inPlace.topology.key", IS_LABEL_KEY, LABEL_KEY),
+    Rule::new("spec.updateStrategy.windows[].schedule", IS_SCHEDULE, SCHEDULE),
+    Rule::new("spec.updateStrategy.windows[].duration", IS_DURATION, DURATION),
+    Rule::new("spec.updateStrategy.windows[].timeZone", IS_ZONE, ZONE),
     Rule::new(
         "spec.updateStrategy.inPlace.topology.maxUnavailable",
         IS_SHARE,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::PodMove;
 use super::node_deployment::{InPlaceStrategy, NodeDeploymentSpec, UpdateStrategy};
 use super::stateful_node::default_deadline;
-use super::{Hook, NodeDeploymentStatus, OnStall, RawPlan, Topology, UpdateOrder};
+use super::{Hook, NodeDeploymentStatus, OnStall, Predecessor, RawPlan, Topology, UpdateOrder, Window};
 
 /// The maximum number of StatefulSets that one object may select.
 pub const MAX_STATEFUL_SETS: usize = 50;
@@ -112,6 +112,16 @@ pub struct StatefulSetStrategy {
     /// returns to the last completed revision. Defaults to Hold.
     #[serde(default)]
     pub on_stall: OnStall,
+    /// windows lists the times during which rollouts may update pods; at most 16. Without it, they may at any time. Repairs of
+    /// failed pods, drains and rollbacks do not wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub windows: Vec<Window>,
+    /// after lists objects of this namespace that have to be up to date before a rollout begins; at most 16. If this object
+    /// has the annotation `windlass.dev/release`, they need the same value of it, too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub after: Vec<Predecessor>,
 }
 
 impl Default for StatefulSetStrategy {
@@ -125,6 +135,8 @@ impl Default for StatefulSetStrategy {
             hooks: Vec::new(),
             progress_deadline_seconds: default_deadline(),
             on_stall: OnStall::default(),
+            windows: Vec::new(),
+            after: Vec::new(),
         }
     }
 }
@@ -219,6 +231,8 @@ impl StatefulSetRolloutSpec {
             hooks,
             progress_deadline_seconds,
             on_stall,
+            windows,
+            after,
         } = self.strategy.clone();
         NodeDeploymentSpec {
             replicas,
@@ -229,6 +243,8 @@ impl StatefulSetRolloutSpec {
                 progress_deadline_seconds,
                 on_stall,
                 hooks,
+                windows,
+                after,
                 ..UpdateStrategy::default()
             },
             ..NodeDeploymentSpec::default()

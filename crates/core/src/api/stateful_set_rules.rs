@@ -1,9 +1,9 @@
 //! The validation rules of a StatefulSetRollout.
 
 use super::rules::{
-    ARE_LABELS, COUNTS_ASCEND, DOMAIN_SHARE, HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE, HOOK_NAME,
-    HOOK_NAMES_DIFFER, IS_HOOK_NAME, IS_LABEL_KEY, IS_SHARE, LABEL_KEY, LABELS, LAST, ONE_ACTION,
-    PERCENTAGES_ASCEND, Reason, Rule, SELECTS_LAST,
+    ARE_LABELS, COUNTS_ASCEND, DOMAIN_SHARE, DURATION, HAS_HEADER_VALUE, HAS_ONE_ACTION, HEADER_VALUE,
+    HOOK_NAME, HOOK_NAMES_DIFFER, IS_DURATION, IS_HOOK_NAME, IS_LABEL_KEY, IS_SCHEDULE, IS_SHARE, IS_ZONE,
+    LABEL_KEY, LABELS, LAST, ONE_ACTION, PERCENTAGES_ASCEND, Reason, Rule, SCHEDULE, SELECTS_LAST, ZONE,
 };
 
 /// The rules of a StatefulSetRollout.
@@ -44,6 +44,9 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
         "strategy.steps have to ascend: sort the percentages",
     ),
     Rule::new("spec.strategy.topology.key", IS_LABEL_KEY, LABEL_KEY),
+    Rule::new("spec.strategy.windows[].schedule", IS_SCHEDULE, SCHEDULE),
+    Rule::new("spec.strategy.windows[].duration", IS_DURATION, DURATION),
+    Rule::new("spec.strategy.windows[].timeZone", IS_ZONE, ZONE),
     Rule::new(
         "spec.strategy.topology.maxUnavailable",
         IS_SHARE,

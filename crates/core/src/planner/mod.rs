@@ -5,3 +5,4 @@ pub mod growth;
 pub mod hooks;
 pub mod node;
 pub mod waits;
+pub mod window;

@@ -24,6 +24,7 @@ pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change,
     match verb {
         Verb::Pause => Ok(change::paused(object, true)),
         Verb::Resume => Ok(change::paused(object, false)),
+        Verb::OpenWindow => change::open_window(object, "/spec/strategy/windows"),
         Verb::Restart => Ok(change::restart(object, false, now)),
         Verb::Abort { rollback: false } => change::abort(object),
         Verb::Abort { rollback: true } => abort_and_roll_back(object),

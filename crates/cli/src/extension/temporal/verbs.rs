@@ -20,6 +20,9 @@ pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change,
     match verb {
         Verb::Pause => Ok(change::paused(object, true)),
         Verb::Resume => Ok(change::paused(object, false)),
+        Verb::OpenWindow => {
+            Err("a WorkerDeployment has no windows: run windlass resume without --now".to_owned())
+        }
         Verb::Restart => Ok(change::restart(object, false, now)),
         Verb::Abort { rollback: false } => abort(object),
         Verb::Abort { rollback: true } => Err(change::ROLLBACK_OF_TEMPLATE.to_owned()),

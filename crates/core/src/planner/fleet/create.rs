@@ -31,7 +31,7 @@ pub fn creation_revision<'a>(
     {
         return Some(target);
     }
-    if facts.spec.paused || is_step_full(facts, target) {
+    if facts.spec.paused || facts.rollout.gate.is_closed() || is_step_full(facts, target) {
         return Some(current);
     }
     // A node that is created at the target is granted the target. So it waits for the hooks before the rollout, and
@@ -60,9 +60,11 @@ pub fn creation_revision<'a>(
 /// True if a node cannot run the target. A pod that finds no machine, for example before its claims are bound, says nothing
 /// about the target. Nor does a status from before the node was granted the target.
 pub(super) fn has_failed(facts: &FleetFacts, target: &RolloutHash) -> bool {
-    let finds_none = |c: &ChildFacts| {
-        c.health.problem.as_ref().is_some_and(|p| p.reason == Reason::Unschedulable.as_ref())
-    };
     let is_of_target = |c: &&ChildFacts| c.spec_hash == *target && !c.controller.status_outdated;
-    facts.wanted().filter(is_of_target).any(|c| c.pod.failed && !finds_none(c))
+    facts.wanted().filter(is_of_target).any(|c| c.pod.failed && !finds_no_machine(c))
+}
+
+/// True if a pod finds no machine. That may pass by itself.
+pub(super) fn finds_no_machine(child: &ChildFacts) -> bool {
+    child.health.problem.as_ref().is_some_and(|problem| problem.reason == Reason::Unschedulable.as_ref())
 }

@@ -71,7 +71,7 @@ impl Strategy {
 }
 
 /// Why a rollout was started: a reason of the condition RolloutInProgress.
-#[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, PartialEq)]
+#[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Cause {
     /// The template changed.
     TemplateChanged,

@@ -8,6 +8,7 @@ use crate::api::IntOrString;
 use super::blocker::Blocker;
 use super::child::{ChildFacts, Conflict};
 use super::decision::{Cause, RolloutTarget, Strategy};
+use super::gate::{Gate, Limits};
 use super::sets::{SetFacts, SetRollout};
 use super::state::{Flight, NodeState};
 use super::topology::Domain;
@@ -41,7 +42,7 @@ pub struct Group {
 }
 
 /// What a fleet consists of.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub enum FleetKind {
     /// Nodes: a NodeDeployment.
     #[default]
@@ -150,6 +151,8 @@ pub struct RequestFacts {
     pub abort_rolls_back: bool,
     /// The plan that the retry annotation names, unless that request was already used up.
     pub retry: Option<PlanId>,
+    /// True if a user opens the window of the active rollout.
+    pub opens_window: bool,
     /// True if the promotion of the desired revision is requested.
     pub force_promote: bool,
 }
@@ -236,6 +239,10 @@ pub struct RolloutFacts {
     pub at_hook: Option<AtHook>,
     /// The names of the hooks whose failure rolls it back.
     pub rolling_back: Vec<String>,
+    /// Whether it may take down nodes that serve. Without a rollout: whether one that begins now may.
+    pub gate: Gate,
+    /// How many fleets may roll at the same time.
+    pub limits: Limits,
     /// The step that its plan carries out, or stops after: an index into `spec.steps`.
     pub step: Option<usize>,
 }

@@ -10,6 +10,7 @@ use super::child::ChildFacts;
 use super::create::creation_revision;
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
+use super::gate::Gate;
 use super::leave;
 use super::state::Health;
 use super::topology::Order;
@@ -57,7 +58,7 @@ pub type Wave = Vec<Turn>;
 /// is one. Everything that waits for a user, for example the end of a pause, is assumed to happen.
 #[must_use]
 pub fn in_place(fleet: &str, facts: &FleetFacts, rollout_target: Option<&RolloutTarget>) -> Vec<Wave> {
-    let mut facts = facts.clone().with(|f| f.spec.paused = false);
+    let mut facts = facts.clone().with(|f| (f.spec.paused, f.rollout.gate) = (false, Gate::Open));
     for child in &mut facts.children {
         child.grant.again_at = None;
         // Sidecars are asked for roles only during a rollout.

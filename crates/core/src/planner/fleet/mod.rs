@@ -13,6 +13,7 @@ pub mod drain;
 pub mod facts;
 pub mod failed;
 pub mod forecast;
+pub mod gate;
 pub mod hooks;
 mod idle;
 mod initial_fill;

@@ -275,6 +275,9 @@ fn waits_for(facts: &FleetFacts, rollout_target: &RolloutTarget) -> String {
     if facts.spec.paused {
         return "the fleet is paused; the node gets its grant once spec.paused is false".to_owned();
     }
+    if let Some(gate) = facts.waits_for_gate(rollout_target) {
+        return gate;
+    }
     if let Some(turn) = waits_for_turn(facts, rollout_target) {
         return turn;
     }

@@ -6,7 +6,7 @@ use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
 use super::status::{RefreshInput, is_stalled, is_stopped, record_request, rollout_target_of, was_unwatched};
 use super::verdicts::refresh_conditions;
-use super::{clock, hooks, initial_fill, leave, progress, topology};
+use super::{clock, gate, hooks, initial_fill, leave, progress, topology};
 use crate::api::TaskType;
 use crate::api::at_hook::message_of;
 use crate::api::ids::field;
@@ -53,6 +53,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
                 && facts.target_for(c, &requested).is_some_and(|t| c.pod.hash == t.hash)
         })
         .count() as i32;
+    gate::refresh(status, facts);
     refresh_rollout(status, facts, &rollout_target, input);
     initial_fill::refresh(status, facts, &rollout_target, now);
     sets::status::refresh_rollout(status, facts);
@@ -143,6 +144,11 @@ fn refresh_rollout(
                 .flatten()
                 .collect::<Vec<_>>()
                 .join("; ")
+        }
+        _ if fleet.stands_at_gate(rollout_target) && rollout.nodes.failed == 0 => {
+            let waits = fleet.rollout.gate.sentence();
+            let people = hooks::people(fleet, input.name, input.namespace);
+            waits.into_iter().chain(people).collect::<Vec<_>>().join("; ")
         }
         // Nodes that leave may wait for hooks while the rollout itself waits for a user.
         Some(task) if TaskType::AwaitPromotion.is(task) && !task.message.is_empty() => {

@@ -5,8 +5,8 @@
 use super::sets::SetRollout;
 use super::sets::decide::may_go_back;
 use crate::api::names::{
-    ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK, ANNOTATION_APPROVE, ANNOTATION_RESTARTED_AT,
-    ANNOTATION_RETRY, ANNOTATION_SKIP,
+    ANNOTATION_ABORT, ANNOTATION_ABORT_ROLLBACK, ANNOTATION_APPROVE, ANNOTATION_OPEN_WINDOW,
+    ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, ANNOTATION_SKIP,
 };
 use crate::api::status::HISTORY_LIMIT;
 use crate::api::{
@@ -55,6 +55,7 @@ pub fn remarks(meta: &Meta, spec: &NodeDeploymentSpec, status: &NodeDeploymentSt
         requests.abort(),
         requests.retry(),
         requests.skip(),
+        requests.open_window(),
         requests.approval(),
         requests.promotion(),
     ];
@@ -253,6 +254,11 @@ impl Requests<'_> {
         let is_unknown = matches!(self.named(plan_of(task)), Named::Unknown);
         let sentence = format!("{task:?} is not a task of a plan of this fleet, and nothing is skipped");
         is_unknown.then(|| Remark::of(Reason::SkipRefused, task, sentence))
+    }
+
+    fn open_window(&self) -> Option<Remark> {
+        let id = self.annotation(ANNOTATION_OPEN_WINDOW)?;
+        matches!(self.named(id), Named::Unknown).then(|| self.unknown(ANNOTATION_OPEN_WINDOW, id))
     }
 
     fn approval(&self) -> Option<Remark> {

@@ -63,14 +63,22 @@ pub fn begin(
     let same = |r: &Rollout| {
         r.target() == start.target && r.own_revisions == own && r.strategy == start.strategy.api_name()
     };
-    let before = status.rollout.take().filter(same);
+    let before = status.rollout.take();
+    // A rollout that takes the place of another keeps its turn.
+    let waiting = before.as_ref().map_or_else(
+        || facts.rollout.gate.is_closed() || facts.rollout.limits.apply_to(start.cause),
+        |before| before.waiting,
+    );
+    let before = before.filter(same);
     // A rollout to the same target continues with a new plan, and its clock is not restarted. A restart makes all nodes
     // outdated, so the progress is counted from 0.
     let entrant = before.as_ref().map(|r| (r.entrant_set.clone(), r.entrant_left_service_at));
     let (entrant_set, entrant_left_service_at) = entrant.unwrap_or_default();
     let not_counted_since = before.as_ref().and_then(|r| r.not_counted_since);
+    let is_restart = facts.requests.restart.is_some();
+    let window_opened = before.as_ref().is_some_and(|r| r.window_opened) && !is_restart;
     let (started_at, last_progress_at, max_updated, max_ready) = before.map_or((now, now, 0, None), |r| {
-        if facts.requests.restart.is_some() {
+        if is_restart {
             (r.started_at, now, 0, None)
         } else {
             (r.started_at, r.last_progress_at, r.max_updated, r.max_ready)
@@ -91,6 +99,8 @@ pub fn begin(
         from_hash: status.last_completed_rollout_hash.clone(),
         entrant_set,
         entrant_left_service_at,
+        waiting,
+        window_opened,
         ..Rollout::begun(now)
     });
     status.plan = Some(RawPlan::of(plan));
@@ -231,8 +241,8 @@ pub fn stall_deadline(
     clock::runs_out(&clock, facts, now)
 }
 
-/// True if a rollout's clock is stopped: it is paused, waits for a user, a hook or the fleet's Service, or no nodes are
-/// desired.
+/// True if a rollout's clock is stopped: it is paused, waits for a user, a hook, a window, other fleets or the fleet's
+/// Service, or no nodes are desired.
 pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     let Some(rollout) = &status.rollout else { return false };
     let by_person = match rollout.stage {
@@ -243,7 +253,8 @@ pub(super) fn is_stopped(status: &NodeDeploymentStatus, facts: &FleetFacts) -> b
     };
     // No node causes this, so the target is not at fault.
     let by_service = || SetRollout::of(status).is_some_and(|rollout| facts.awaits_service(&rollout));
-    facts.spec.paused || by_person || hooks::stop_the_clock(facts) || by_service()
+    let at_gate = || facts.stands_at_gate(&rollout_target_of(status));
+    facts.spec.paused || by_person || hooks::stop_the_clock(facts) || by_service() || at_gate()
 }
 
 /// What [`refresh`](super::refresh::refresh) needs in addition to the facts.

@@ -280,6 +280,8 @@ fn in_progress(
             Reason::Paused
         } else if stalled {
             Reason::Stalled
+        } else if rollout.waiting {
+            Reason::Waiting
         } else if progress::is_held_by_partition(facts, rollout_target) {
             Reason::PartitionHeld
         } else {

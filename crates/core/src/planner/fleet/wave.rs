@@ -287,6 +287,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
             Order::Unknown => false,
         };
         let waits = clause == Clause::Serving && facts.awaits_lower(child);
+        let waits = waits || facts.waits_at_gate(child, revision, clause);
         if waits || serves && last_pods.hold(child) || child.pod.ready && !is_its_turn {
             continue;
         }

@@ -126,13 +126,14 @@ impl FleetFacts {
         going.chain(taken).chain(self.missing()).collect()
     }
 
-    /// True if the rollout may pass the point of no return: the spec is valid, the fleet is not paused, its nodes are
-    /// ready for it and, where the old nodes stop serving before traffic moves, the fleet has its Service.
+    /// True if the rollout may pass the point of no return: the spec is valid, the fleet is not paused, no window is waited for,
+    /// its nodes are ready for it and, where the old nodes stop serving before traffic moves, the fleet has its Service.
     #[must_use]
     pub fn may_pass_no_return(&self, rollout: &SetRollout) -> bool {
         let has_service = !self.lacks_service_for(rollout);
         self.findings.blocker.is_none()
             && !self.spec.paused
+            && !self.rollout.gate.is_closed()
             && has_service
             && self.nodes_are_ready_for(rollout)
     }
@@ -232,6 +233,7 @@ impl FleetFacts {
             plan.is_some_and(|plan| skips_caught_up(&plan))
         };
         let may_take_over = || rollout.strategy != Strategy::BlueGreen || caught_up() || skipped();
-        self.awaits_person() && self.entrants_run(rollout) && may_take_over()
+        let may_begin = !self.rollout.gate.is_closed();
+        may_begin && self.awaits_person() && self.entrants_run(rollout) && may_take_over()
     }
 }

@@ -24,9 +24,11 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: St
         status.retiring.iter().find(|set| *entrant == *set.set && set.has_served()).map(|set| set.since);
     status.retiring.retain(|set| *entrant != *set.set);
     let Some(rollout) = status.rollout.as_mut() else { return };
-    // A paused fleet does not start Promoting: the spec may change before it is resumed. Neither does one whose
+    // A paused fleet does not start Promoting: the spec may change before it is resumed. Neither does one that waits for a
+    // window or for other fleets, nor one whose
     // BeforeRollout hooks are not finished, nor one whose traffic could not move: no way back would be left.
     let waits = facts.spec.paused
+        || rollout.waiting
         || facts.service.is_missing
         || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
     rollout.stage = if waits { Stage::CreatingEntrants } else { strategy.first_stage() };

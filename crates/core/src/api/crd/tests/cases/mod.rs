@@ -15,6 +15,7 @@ mod nodes;
 mod ports_and_claims;
 mod rollouts;
 mod topology;
+mod windows;
 
 use serde_json::{Value, json};
 
@@ -128,6 +129,11 @@ pub fn rich() -> [Value; 3] {
             "order": {"last": {"podLabels": {"role": "primary"}}}}),
         ),
         ("spec.updateStrategy.hooks", hooks()),
+        (
+            "spec.updateStrategy.windows",
+            json!([{"schedule": "0 2 * * 1-5", "duration": "3h", "timeZone": "Europe/Berlin"}]),
+        ),
+        ("spec.updateStrategy.after", json!([{"kind": "NodeDeployment", "name": "cache"}])),
     ]);
     of_node["spec"]["grantedHash"] = "v1:00".into();
     of_node["spec"]["grantID"] = "1".into();
@@ -198,6 +204,7 @@ pub fn all() -> Vec<Case> {
         rollouts::strategy(),
         rollouts::hooks(),
         topology::topology(),
+        windows::windows(),
     ]
     .concat()
 }
