@@ -89,6 +89,8 @@ pub struct Scenario {
     pub min_ready_seconds: i64,
     /// The image of its hooks' Job, if hooks send requests and run one.
     pub job: Option<&'static str>,
+    /// The time zone of its windows, which are open every other minute; `None` if it has none.
+    pub windows: Option<&'static str>,
     /// The StatefulSets that somebody else created, with their sizes, if a StatefulSetRollout is in front of them.
     pub stateful_sets: &'static [(&'static str, i64)],
 }
@@ -98,6 +100,9 @@ pub const NAMESPACE: &str = "shop";
 pub const DEADLINE_SECONDS: i64 = 120;
 /// The height of the halt.
 pub const HALT_HEIGHT: i64 = 1000;
+
+/// A time zone whose clock is set forward at 2027-03-28T01:00:00Z.
+const ZONE_OF_CHANGED_CLOCK: &str = "Europe/Berlin";
 
 const CHANGES: [(&str, Change); 6] = [
     ("create", Change::Create),
@@ -156,7 +161,35 @@ impl Scenario {
         all.extend(Self::verbs_of_sets());
         all.extend(Self::with_hooks());
         all.extend(Self::held());
+        all.extend(Self::in_windows());
         all
+    }
+
+    /// Rollouts for which one window is too short. In one of them the clock is set forward by an hour meanwhile.
+    fn in_windows() -> Vec<Self> {
+        let of = |word: &str, nodes| Self {
+            windows: Some("UTC"),
+            min_ready_seconds: 25,
+            ..Self::new(format!("windows/{word}/{nodes}"), Change::Image, nodes, 1, false)
+        };
+        let set = Self::blue_green("windows/blue-green/2", Change::Image, 2);
+        vec![
+            of("in-place", 4),
+            Self { windows: Some(ZONE_OF_CHANGED_CLOCK), ..of("changed-clock", 4) },
+            Self { hooks: true, ..of("hooks", 3) },
+            Self { windows: Some("UTC"), min_ready_seconds: 25, ..set },
+            Self { stateful_sets: &[("ledger", 3)], ..of("held", 3) },
+        ]
+    }
+
+    /// When it begins, in seconds since 1970. Where the clock is changed, that happens two minutes later.
+    pub fn begins_at(&self) -> i64 {
+        if self.windows == Some(ZONE_OF_CHANGED_CLOCK) { 1_806_195_480 } else { 1_767_225_600 }
+    }
+
+    fn windows(&self) -> Value {
+        let window = |zone| json!({"schedule": "*/2 * * * *", "duration": "1m", "timeZone": zone});
+        self.windows.map(window).into_iter().collect()
     }
 
     /// A StatefulSetRollout in front of one StatefulSet, and of two that move one after the other.
@@ -329,6 +362,7 @@ impl Scenario {
             rolls_back: change == Change::Stall,
             min_ready_seconds: 0,
             job: None,
+            windows: None,
             stateful_sets: &[],
         }
     }
@@ -449,6 +483,7 @@ impl Scenario {
             strategy["hooks"] = self.list_of_hooks();
             strategy["steps"] = json!([1, "100%"]);
         }
+        strategy["windows"] = self.windows();
         if self.rolls_back {
             strategy["onStall"] = "Rollback".into();
         }
@@ -535,6 +570,7 @@ impl Scenario {
             if self.min_ready_seconds > 0 {
                 fleet["minReadySeconds"] = self.min_ready_seconds.into();
             }
+            fleet["updateStrategy"]["windows"] = self.windows();
             if self.rolls_back {
                 fleet["updateStrategy"]["onStall"] = "Rollback".into();
             }

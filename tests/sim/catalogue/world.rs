@@ -128,7 +128,9 @@ impl World {
     pub fn remembering(scenario: Scenario, seed: u64, changes: usize) -> Self {
         let mut options = Options::seeded(seed);
         options.history = changes;
-        let clock = ClusterClock::starting_at(DateTime::from_timestamp(1_767_225_600, 0).unwrap());
+        let begins_at = DateTime::from_timestamp(scenario.begins_at(), 0).unwrap();
+        options.clock = ClusterClock::starting_at(begins_at);
+        let clock = ClusterClock::starting_at(begins_at);
         let cluster = Cluster::start(options);
         for definition in definitions() {
             cluster.install(definition.clone()).unwrap();

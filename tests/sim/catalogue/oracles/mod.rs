@@ -12,7 +12,7 @@ mod words;
 mod writes;
 
 pub use end::{End, active_set, condition, end_of, is_gone, is_well, says_so, summary};
-pub use writes::trace;
+pub use writes::{is_operators, trace};
 
 use std::collections::BTreeMap;
 

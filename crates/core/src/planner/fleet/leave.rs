@@ -84,12 +84,29 @@ fn those_with_room<'a>(
             go.push(child.name.clone());
         }
     }
-    for is_out in [true, false] {
-        for child in others.iter().filter(|c| c.state().is_undisturbed() != is_out) {
-            if room.has_room(facts, child, |out| out.disrupted, i32::from(is_out)) {
-                room.add(&child.domain, Out { moving: 0, disrupted: i32::from(!is_out) });
-                go.push(child.name.clone());
-            }
+    let (serving, out): (Vec<&ChildFacts>, Vec<&ChildFacts>) =
+        others.into_iter().partition(|c| c.state().is_undisturbed());
+    // They count from when they leave: several of them would keep each other, and nothing but their removal ends that.
+    let one = |disrupted| Out { moving: 0, disrupted };
+    for child in &out {
+        room.add(&child.domain, one(-1));
+    }
+    let mut left = Vec::new();
+    for child in out {
+        if room.has_room(facts, child, |out| out.disrupted, 0) {
+            room.add(&child.domain, one(1));
+            go.push(child.name.clone());
+        } else {
+            left.push(child);
+        }
+    }
+    for child in left {
+        room.add(&child.domain, one(1));
+    }
+    for child in serving {
+        if room.has_room(facts, child, |out| out.disrupted, 0) {
+            room.add(&child.domain, one(1));
+            go.push(child.name.clone());
         }
     }
     go

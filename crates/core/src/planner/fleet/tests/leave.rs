@@ -88,6 +88,11 @@ fn highest_ordinal_is_requested_to_leave_when_the_wave_has_room() {
             &["db-3", "db-4"],
         ),
         ("one that may well serve takes its own room", shrunk().but(3, ChildFacts::unreachable), &["db-3"]),
+        (
+            "several that may well serve leave one after another",
+            shrunk().but(3, ChildFacts::unreachable).but(4, ChildFacts::unreachable),
+            &["db-4"],
+        ),
         ("and no other's", shrunk().but(3, ChildFacts::unreachable).but(0, ChildFacts::down), &[]),
         (
             "what is being deleted is not asked",
