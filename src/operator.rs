@@ -42,6 +42,7 @@ use known::{Known, Uids};
 use windlass_kube_port::PortMetrics;
 use windlass_kube_port::client::GuardedClient;
 use windlass_kube_port::events::EVENT_FLUSH_TIMEOUT;
+use windlass_kube_port::follow::Followed;
 use windlass_kube_port::watch::Namespaces;
 use windlass_kube_port::workqueue::{Counted, Request, run_workqueue};
 use windlass_kube_port::{Cluster, Key, Kind, KubeCluster, View};
@@ -439,6 +440,7 @@ impl Operator {
             cluster,
             caches: Arc::default(),
             sightings: Arc::default(),
+            followed: Arc::new(Followed::new(client.clone())),
             neighbours: peers.neighbours.clone(),
             status_writes: Arc::default(),
             failures: Arc::default(),
@@ -468,6 +470,7 @@ impl Operator {
         let context = Arc::new(context);
         let (fleet_requests, fleets) = unbounded_channel();
         let (node_requests, nodes) = unbounded_channel();
+        context.followed.requeue(fleet_requests.clone());
         let probing = probe(&context, fleet_requests.clone(), node_requests.clone());
         triggers::start(&self.client, scope, &context.view, fleet_requests, node_requests, helpers);
         let (health, metrics) = (self.health.clone(), self.health.port_metrics());
@@ -631,6 +634,9 @@ impl Reconciler {
         };
         let Some(uids) = uids else {
             self.known.untrack(&self.context, self.kind, &key);
+            if self.kind == Kind::NodeDeployment {
+                self.context.followed.follow(&key, &[]);
+            }
             let owner = if self.kind == Kind::StatefulNode {
                 self.context.prober.forget_node(&key);
                 HookOwner::Node(key)

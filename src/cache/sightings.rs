@@ -25,6 +25,8 @@ pub enum Sighting {
     Unobserved(i64),
     /// The file system of a claim is to grow, and the claim does not say since when.
     FileSystemPending,
+    /// The data of the ConfigMaps and Secrets that a fleet's template names has this digest, and not the recorded one.
+    ConfigDiffers(String),
     /// The names that a fleet's new set needs cannot be listed.
     NamesUnlisted,
 }

@@ -23,6 +23,7 @@ use crate::sidecar::SidecarClient;
 use crate::tasks::hooks::DeletedJobs;
 use crate::tasks::{FleetScope, NodeScope};
 use crate::traces::Traces;
+use windlass_kube_port::follow::Followed;
 use windlass_kube_port::observed::{ObservedFleet, ObservedNode};
 use windlass_kube_port::{Cluster, Key, View};
 
@@ -37,6 +38,8 @@ pub struct Context {
     pub caches: Arc<Caches>,
     /// What this process has seen and no object records.
     pub sightings: Arc<Sightings>,
+    /// The ConfigMaps and Secrets that fleets follow.
+    pub followed: Arc<Followed>,
     /// All fleets of the operator.
     pub neighbours: Arc<Neighbours>,
     /// When statuses were written.
@@ -101,10 +104,16 @@ impl Context {
         }
     }
 
-    /// The scope that the tasks of a fleet work with; `None` if its spec cannot be read.
+    /// The scope that the tasks of a fleet work with; `None` if its spec cannot be read. `config`: the digest of the ConfigMaps and
+    /// Secrets that its template names.
     #[must_use]
-    pub fn fleet_scope(&self, fleet: &Arc<ObservedFleet>, now: DateTime<Utc>) -> Option<FleetScope> {
-        self.scope_of(fleet, now).map(FleetScope::repaired)
+    pub fn fleet_scope(
+        &self,
+        fleet: &Arc<ObservedFleet>,
+        config: Option<&str>,
+        now: DateTime<Utc>,
+    ) -> Option<FleetScope> {
+        self.scope_of(fleet, now).map(|scope| scope.with_config(config).repaired())
     }
 
     /// The same for a StatefulSetRollout, as a fleet of these pods.

@@ -23,7 +23,7 @@ use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{ActiveSetEvidence, Seen, serving};
 use crate::planner::fleet::{ChildFacts, Conflict, Domain, FleetFacts, FleetKind, SetFacts, Strategy};
 use crate::planner::hooks::step_of;
-use crate::revision::ClaimsComparison;
+use crate::revision::{ClaimsComparison, RevisionData, config};
 use windlass_kube_port::observed::{Meta, ObservedNode};
 use windlass_kube_port::{Key, Kind};
 
@@ -158,11 +158,26 @@ impl FleetScope {
             stalled: has_stalled(status),
             last_completed: status.last_completed(),
             rejected: status.rejected.clone().filter(|r| *requested == *r.hash || self.blocker.is_some()),
+            differs_in_config_only: self.differs_in_config_only(requested),
             restarted_at: self.restarted_at.clone(),
             unrecorded: status.requested_rollout_hash.is_empty(),
             scaled_to_zero: status.scaled_to_zero,
             active_build_id: self.active_build_id(),
         }
+    }
+
+    fn differs_in_config_only(&self, requested: &RolloutHash) -> bool {
+        let template = &self.spec.template.spec;
+        if config::digest_in(&template.pod_template).is_empty() {
+            return false;
+        }
+        let Some(completed) = self.fleet.status.last_completed().filter(|completed| completed != requested)
+        else {
+            return false;
+        };
+        let before = self.revisions().remove(&completed);
+        let before = before.and_then(|before| RevisionData::from_value(&before.data.value()).ok());
+        before.is_some_and(|before| before.differs_in_config_only(&self.desired_revision()))
     }
 
     pub(super) fn rollout_facts(&self) -> RolloutFacts {

@@ -12,7 +12,7 @@ use crate::api::{
 use crate::planner::fleet::sets::decide::remains_after_switch;
 use crate::planner::fleet::{Rendering, SetRollout};
 use crate::render;
-use crate::revision::{self, RevisionData, pod_template_hash, revision_name};
+use crate::revision::{self, RevisionData, config, pod_template_hash, revision_name};
 use windlass_kube_port::Key;
 use windlass_kube_port::observed::{ObservedNode, ObservedRevision};
 
@@ -70,14 +70,19 @@ impl FleetScope {
         let build_id = build_id.as_ref();
         let template = &self.spec.template.spec;
         let hash = || RevisionData::of(template).rollout_hash(field(build_id));
-        let written = self.hash_of(&meta.uid, build_id, meta.generation, hash);
+        // The data of ConfigMaps and Secrets changes without a new generation.
+        let of = match config::digest_in(&template.pod_template) {
+            "" => meta.uid.clone(),
+            digest => format!("{}/{digest}", meta.uid),
+        };
+        let written = self.hash_of(&of, build_id, meta.generation, hash);
         let desired = self.desired_revision();
         let has_grown = desired.volume_claim_templates != template.volume_claim_templates;
         // A target that was recorded with its own sizes stays one.
         if !has_grown || self.meant_hashes().contains(&written) {
             return written;
         }
-        let base = format!("{}/claims", meta.uid);
+        let base = format!("{of}/claims");
         self.hash_of(&base, build_id, meta.generation, || desired.rollout_hash(field(build_id)))
     }
 

@@ -16,7 +16,7 @@ use crate::planner::fleet::drain::Draining;
 use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{Blocker, FleetFacts, FleetKind, RolloutTarget};
 use crate::render::RenderOptions;
-use crate::revision::RevisionData;
+use crate::revision::{RevisionData, config};
 use windlass_kube_port::EventBuffer;
 use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedNode};
 use windlass_kube_port::{Cluster, Kind, View};
@@ -124,6 +124,15 @@ impl FleetScope {
             pods: None,
         };
         Some(scope)
+    }
+
+    /// The same scope with this digest of the ConfigMaps and Secrets that the template names.
+    #[must_use]
+    pub(crate) fn with_config(mut self, digest: Option<&str>) -> Self {
+        if let Some(changed) = digest.and_then(|digest| config::with_digest(&self.spec, digest)) {
+            self.spec = Arc::new(changed);
+        }
+        self
     }
 
     /// The same scope beside these other fleets.

@@ -246,6 +246,7 @@ impl Triggers {
             },
             Kind::Node => self.fleets_on(&name),
             Kind::Event
+            | Kind::ConfigMap
             | Kind::Secret
             | Kind::StatefulSetRollout
             | Kind::WorkerDeployment

@@ -33,7 +33,9 @@ pub enum Kind {
     Node,
     /// `policy` PodDisruptionBudget.
     PodDisruptionBudget,
-    /// Core Secret. Never watched; read by name if a sidecar needs a token.
+    /// Core ConfigMap. Single ones are followed by name.
+    ConfigMap,
+    /// Core Secret. Single ones are followed by name, or read if a sidecar or a hook needs them.
     Secret,
     /// `events.k8s.io` Event.
     Event,
@@ -57,6 +59,7 @@ impl Kind {
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
             Self::Node => "Node",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
             Self::Event => "Event",
         }
@@ -77,7 +80,12 @@ impl Kind {
             Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
             Self::PodDisruptionBudget => ("policy", "v1"),
-            Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Node | Self::Secret => ("", "v1"),
+            Self::Service
+            | Self::Pod
+            | Self::PersistentVolumeClaim
+            | Self::Node
+            | Self::ConfigMap
+            | Self::Secret => ("", "v1"),
             Self::Event => ("events.k8s.io", "v1"),
         }
     }

@@ -8,6 +8,7 @@ pub mod cache;
 pub mod client;
 pub mod error;
 pub mod events;
+pub mod follow;
 pub mod freshness;
 mod index;
 pub mod kind;

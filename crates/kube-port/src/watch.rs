@@ -121,7 +121,7 @@ fn follow(view: &View, kind: Kind, event: &watcher::Result<Event<RawObject>>) {
 /// The events of a watcher, with a backoff between its attempts. kube-rs' own backoff is reset by every item that is
 /// not an error, and each attempt to list begins with such an item: a list that is always refused would be requested
 /// every second.
-fn paced<T: Send + 'static>(
+pub(crate) fn paced<T: Send + 'static>(
     events: BoxStream<'static, watcher::Result<Event<T>>>,
     kind: Kind,
 ) -> impl Stream<Item = Event<T>> {

@@ -132,7 +132,7 @@ impl Fleet<'_> {
             Err(error) => self.note(error),
         }
         match fleet_children::forget_unlabelled(&self.scope, &self.scope.facts()).await {
-            Ok(again) => self.report.look_again = again,
+            Ok(again) => self.look_again(again),
             Err(error) => self.note(error),
         }
         let facts = self.scope.facts();
@@ -164,10 +164,7 @@ impl Fleet<'_> {
     async fn move_off_drained_machines(&mut self) {
         match self.scope.move_pods().await {
             Ok(None) => {}
-            Ok(Some(_)) => {
-                let again = self.report.look_again.into_iter().chain([REQUEUE_STALE_PODS]);
-                self.report.look_again = again.min();
-            }
+            Ok(Some(_)) => self.look_again(Some(REQUEUE_STALE_PODS)),
             Err(error) => self.note(ReconcileError::Children(error)),
         }
     }

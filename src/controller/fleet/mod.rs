@@ -5,6 +5,7 @@
 
 mod act;
 mod change;
+mod config;
 mod context;
 mod decide;
 mod hooks;
@@ -27,6 +28,7 @@ use crate::api::Reason;
 use crate::observe::FleetScope;
 use crate::observe::pods::PodFleet;
 use crate::planner::fleet::report::spec_is_unreadable;
+use crate::planner::fleet::requests::Remark;
 use context::Fleet;
 pub use names::KINDS_OF_A_SET;
 use pods::OfPods;
@@ -37,8 +39,14 @@ use windlass_kube_port::{Key, Kind};
 pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> {
     let Some(stored) = cx.view.fleets.get(key) else { return Ok(Next::on_event()) };
     let now = cx.clock.now();
-    match cx.fleet_scope(&stored, now) {
-        Some(scope) => advance(Fleet::new(cx, stored, scope, now)).await,
+    let config = config::look(cx, &stored).await?;
+    match cx.fleet_scope(&stored, config.digest.as_deref(), now) {
+        Some(scope) => {
+            let mut fleet = Fleet::new(cx, stored, scope, now);
+            fleet.report.look_again = config.settles_in;
+            fleet.report.remarks.extend(config.unread.map(Remark::message_only));
+            advance(fleet).await
+        }
         None => unreadable_spec(cx, &stored, now).await,
     }
 }

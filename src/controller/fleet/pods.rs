@@ -254,7 +254,7 @@ impl Fleet<'_> {
     }
 
     /// Requeues the object after this time, or earlier.
-    fn look_again(&mut self, after: Option<Duration>) {
+    pub(super) fn look_again(&mut self, after: Option<Duration>) {
         self.report.look_again = self.report.look_again.into_iter().chain(after).min();
     }
 }

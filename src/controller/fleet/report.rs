@@ -20,6 +20,7 @@ use crate::planner::fleet::report::{
 use crate::planner::fleet::requests::{self, Remark};
 use crate::planner::fleet::status::RefreshInput;
 use crate::planner::fleet::{Blocker, FleetFacts, budget, refresh, release};
+use crate::revision::config;
 use windlass_kube_port::Kind;
 use windlass_kube_port::observed::ObservedNode;
 
@@ -63,6 +64,7 @@ impl Fleet<'_> {
             build_id: &build_id,
             plan,
             reads_machines: self.scope.view.watches_machines(),
+            config_digest: config::digest_in(&spec.template.spec.pod_template),
             superseded: facts.requested != self.scope.specified(),
             now: self.now,
         };

@@ -7,7 +7,7 @@ use crate::controller::fleet::reconcile_in;
 /// How often the facts were requested, and how often they were computed, in one reconcile of the fleet.
 async fn one_look(stage: &Stage) -> (u32, u32) {
     let fleet = stage.cx.view.fleets.get(&Key::new("shop", "db")).unwrap();
-    let scope = stage.cx.fleet_scope(&fleet, stage.clock.now()).unwrap();
+    let scope = stage.cx.fleet_scope(&fleet, None, stage.clock.now()).unwrap();
     let shared = scope.clone();
     reconcile_in(&stage.cx, fleet, scope).await.unwrap();
     shared.computations()
@@ -59,7 +59,7 @@ async fn facts_are_not_rebuilt_for_changes_in_other_fleets() {
     };
     stage.put(Kind::StatefulNode, "cache-0", other(1));
     let fleet = stage.cx.view.fleets.get(&Key::new("shop", "db")).unwrap();
-    let scope = stage.cx.fleet_scope(&fleet, stage.clock.now()).unwrap();
+    let scope = stage.cx.fleet_scope(&fleet, None, stage.clock.now()).unwrap();
     let facts = scope.facts();
     stage.put(Kind::StatefulNode, "cache-0", other(2));
     stage.put(Kind::Service, "cache-0", json!({}));

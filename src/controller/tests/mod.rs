@@ -257,6 +257,7 @@ impl Stage {
             caches: Arc::default(),
             sightings: Arc::default(),
             neighbours: Arc::default(),
+            followed: Arc::default(),
             status_writes: Arc::default(),
             failures: Arc::default(),
             holds: Arc::default(),

@@ -228,6 +228,7 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
         build_id: "",
         plan: None,
         reads_machines: false,
+        config_digest: "",
         superseded: false,
         now: now(),
     };

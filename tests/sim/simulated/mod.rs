@@ -5,6 +5,7 @@ mod at_rest;
 mod claims_go;
 mod clients;
 mod concurrency;
+mod config;
 mod drains;
 mod faults;
 mod foreign;

@@ -96,7 +96,8 @@ fn of_fleet(fleet: &Value, stored: &[StoredRevision], named: &[String]) -> Resul
     let wanted = || {
         let spec: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
             .map_err(|e| format!("cannot read spec.template.spec: {e}"))?;
-        Ok(RevisionData::of(&spec))
+        let digest = fleet["status"]["configDigest"].as_str().unwrap_or_default();
+        Ok(RevisionData::of(&spec).with_config(digest))
     };
     let (from, to) = sides(fleet, &known.collect::<Vec<_>>(), wanted, named)?;
     Ok(Compared { fields: fields(from.data.diff(&to.data)), from: from.name, to: to.name })

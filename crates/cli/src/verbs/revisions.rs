@@ -222,7 +222,9 @@ pub fn age(passed: chrono::TimeDelta) -> String {
 pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> Result<Change, String> {
     let live: StatefulNodeSpec = serde_json::from_value(fleet["spec"]["template"]["spec"].clone())
         .map_err(|e| format!("cannot read spec.template.spec: {e}"))?;
-    let wanted = RevisionData::of(&live);
+    // The data of ConfigMaps and Secrets does not go back with a template.
+    let written = |revision: &StoredRevision| revision.data.clone().without_config();
+    let wanted = RevisionData::of(&live).without_config();
     let build_id = fleet["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
     // Nodes that are updated in place take no build ID.
     let in_place = matches!(fleet["spec"]["updateStrategy"]["type"].as_str(), None | Some("" | "InPlace"));
@@ -230,7 +232,7 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
         |revision: &StoredRevision| in_place || revision.build_id.as_deref().is_none_or(|id| id == build_id);
     let is_wanted = |revision: &StoredRevision| {
         let wanted = wanted.clone().with_sizes_of(&revision.data.volume_claim_templates);
-        is_same_id(revision) && wanted.diff(&revision.data).is_empty()
+        is_same_id(revision) && wanted.diff(&written(revision)).is_empty()
     };
     if to.is_none()
         && let Some((revision, back)) = way_back(fleet, stored).filter(|(revision, _)| is_wanted(revision))
@@ -256,7 +258,7 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
         ));
     }
     let mut message = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
-    let template = (TEMPLATE, template_at(fleet, &chosen.data));
+    let template = (TEMPLATE, template_at(fleet, &written(chosen)));
     let write = match &chosen.build_id {
         None if !in_place => {
             return Err(format!(
@@ -286,7 +288,7 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
             .push_str("; the rollback starts once traffic has moved: the current promotion finishes first");
     }
     // The differences, from the target to the chosen revision.
-    let differs = drift::summary(&wanted.diff(&chosen.data), usize::MAX);
+    let differs = drift::summary(&wanted.diff(&written(chosen)), usize::MAX);
     let in_source = format!("spec.template.spec to that of revision {} ({differs})", chosen.number);
     Ok(Change {
         back_to: Some(chosen.name.clone()),

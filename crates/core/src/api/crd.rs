@@ -36,7 +36,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 
 /// The fields of a fleet's status that a StatefulSetRollout never has, since Windlass creates no revisions and no sets
 /// of nodes for it.
-const OF_FLEETS_ONLY: [&str; 12] = [
+const OF_FLEETS_ONLY: [&str; 13] = [
     "selector",
     "activeSet",
     "currentRevision",
@@ -49,6 +49,7 @@ const OF_FLEETS_ONLY: [&str; 12] = [
     "volumeClaimRetention",
     "activeBuildID",
     "retiring",
+    "configDigest",
 ];
 
 fn without_sets(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {

@@ -71,6 +71,11 @@ pub const ANNOTATION_SWITCHED_TO: &str = "windlass.dev/switched-to";
 /// Annotation on child objects: the keys of labels and annotations from `template.metadata`. If a key is removed there,
 /// Windlass removes it from the child. JSON: `{"labels": [key…], "annotations": [key…]}`.
 pub const ANNOTATION_APPLIED_METADATA: &str = "windlass.dev/applied-metadata";
+/// Annotation on a fleet's pod template: the ConfigMaps and Secrets whose data is a part of it, such as
+/// `configmap/db-conf,secret/db-tls`.
+pub const ANNOTATION_RESTART_ON: &str = "windlass.dev/restart-on";
+/// Annotation on pods: the digest of that data.
+pub const ANNOTATION_CONFIG_DIGEST: &str = "windlass.dev/config-digest";
 /// Annotation on a StatefulSet that a StatefulSetRollout holds: its previous `updateStrategy`, as JSON.
 pub const ANNOTATION_UPDATE_STRATEGY: &str = "windlass.dev/update-strategy";
 /// The finalizer of a StatefulSetRollout: Windlass restores the update strategies of its StatefulSets before the object

@@ -31,6 +31,7 @@ pub enum Reason {
     HookFailed,
     TemplateChanged,
     ClaimsGrown,
+    ConfigChanged,
     RestartRequested,
     RetryRequested,
     Superseded,
@@ -131,6 +132,7 @@ pub const OF_FLEETS: &[Reasons] = &[
         &[
             Reason::TemplateChanged,
             Reason::ClaimsGrown,
+            Reason::ConfigChanged,
             Reason::RestartRequested,
             Reason::RetryRequested,
             Reason::Superseded,

@@ -71,6 +71,9 @@ pub struct NodeDeploymentStatus {
     /// The time of the latest restart that Windlass accepted (RFC 3339).
     #[serde(skip_serializing_if = "String::is_empty")]
     pub restarted_at: String,
+    /// The digest of the ConfigMaps and Secrets that the annotation `windlass.dev/restart-on` names, as pods have it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub config_digest: String,
     /// The last value of the annotation `windlass.dev/last-request` that Windlass recorded, truncated to
     /// 256 bytes.
     #[serde(skip_serializing_if = "String::is_empty")]

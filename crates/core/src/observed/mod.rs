@@ -27,7 +27,7 @@ use crate::api::{
     },
 };
 
-use crate::revision::sizes_of;
+use crate::revision::{config, sizes_of};
 
 pub use crate::api::names::LAST_APPLIED;
 pub use key::Key;
@@ -116,6 +116,25 @@ pub struct ObservedNode {
     pub status: Box<StatefulNodeStatus>,
     /// The parts of its status that could not be read.
     pub unreadable: Vec<String>,
+}
+
+impl ObservedFleet {
+    /// The same with the recorded digest of the ConfigMaps and Secrets that the pod template names: it is a part of the
+    /// template that is rolled out.
+    fn completed(mut self) -> Self {
+        if let Ok(spec) = &self.spec
+            && let Some(spec) = config::with_digest(spec, &self.status.config_digest)
+        {
+            self.spec = Ok(Arc::new(spec));
+        }
+        self
+    }
+}
+
+impl ObservedNode {
+    fn completed(self) -> Self {
+        self
+    }
 }
 
 /// A StatefulSetRollout.
@@ -352,7 +371,7 @@ macro_rules! observed_with_spec {
             fn of(object: &impl Sent, meta: Meta) -> Self {
                 let SpecAndStatus { spec, status } = object.fields::<SpecAndStatus<Value>>();
                 let (status, unreadable) = lenient(&status);
-                Self { meta, spec: strict(&spec), status: Box::new(status), unreadable }
+                Self { meta, spec: strict(&spec), status: Box::new(status), unreadable }.completed()
             }
             fn after(object: &impl Sent, meta: Meta, known: &Self) -> Self {
                 if known.meta.generation != meta.generation {
@@ -360,7 +379,7 @@ macro_rules! observed_with_spec {
                 }
                 let SpecAndStatus { status, .. } = object.fields::<SpecAndStatus<IgnoredAny>>();
                 let (status, unreadable) = lenient(&status);
-                Self { meta, spec: known.spec.clone(), status: Box::new(status), unreadable }
+                Self { meta, spec: known.spec.clone(), status: Box::new(status), unreadable }.completed()
             }
             fn meta(&self) -> &Meta {
                 &self.meta

@@ -4,6 +4,7 @@
 
 pub mod canonical;
 mod claims;
+pub mod config;
 mod data;
 pub mod drift;
 pub mod hash;

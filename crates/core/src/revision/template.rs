@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::api::StatefulNodeSpec;
 use crate::api::names::{
-    ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, OWN_PREFIX, RESERVED_ANNOTATIONS, RESERVED_LABELS,
+    ANNOTATION_CONFIG_DIGEST, ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, OWN_PREFIX, RESERVED_ANNOTATIONS,
+    RESERVED_LABELS,
 };
 
 /// True if a label or annotation is Windlass's own, and so never a user's.
@@ -69,8 +70,11 @@ pub fn remove_reserved_keys(pod_template: &mut Value) {
     }
 }
 
-/// Removes all labels and annotations that are outside of the hash: those under Windlass's prefix, except for the restart,
-/// which is there to change what runs, and the label that Windlass used to set on pods.
+/// The annotations of Windlass that are there to change what runs.
+const CHANGE_WHAT_RUNS: [&str; 2] = [ANNOTATION_RESTARTED_AT, ANNOTATION_CONFIG_DIGEST];
+
+/// Removes all labels and annotations that are outside of the hash: those under Windlass's prefix, except for those that are
+/// there to change what runs, and the label that Windlass used to set on pods.
 pub fn remove_own_keys(pod_template: &mut Value) {
     if let Some(labels) = pod_template.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.retain(|key, _| !is_own_key(key));
@@ -78,7 +82,7 @@ pub fn remove_own_keys(pod_template: &mut Value) {
     if let Some(annotations) =
         pod_template.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
     {
-        annotations.retain(|key, _| !key.starts_with(OWN_PREFIX) || key == ANNOTATION_RESTARTED_AT);
+        annotations.retain(|key, _| !key.starts_with(OWN_PREFIX) || CHANGE_WHAT_RUNS.contains(&key.as_str()));
     }
 }
 

@@ -81,6 +81,8 @@ pub enum Cause {
     ChildDrift,
     /// The volume claims in the template have grown.
     ClaimsGrown,
+    /// The data of ConfigMaps or Secrets changed that the template names.
+    ConfigChanged,
     /// A restart was requested.
     RestartRequested,
     /// A rejected target, or a repair, is retried.
@@ -96,6 +98,7 @@ impl From<Cause> for Reason {
             Cause::OperatorDrift => Self::OperatorDrift,
             Cause::ChildDrift => Self::ChildDrift,
             Cause::ClaimsGrown => Self::ClaimsGrown,
+            Cause::ConfigChanged => Self::ConfigChanged,
             Cause::RestartRequested => Self::RestartRequested,
             Cause::RetryRequested => Self::RetryRequested,
             Cause::Superseded => Self::Superseded,

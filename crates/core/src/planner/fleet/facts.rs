@@ -168,6 +168,8 @@ pub struct RecordFacts {
     pub last_completed: Option<RolloutHash>,
     /// The target that is not retried by itself, if it is still the desired one.
     pub rejected: Option<Rejected>,
+    /// True if the desired revision differs from that only in the data of ConfigMaps and Secrets.
+    pub differs_in_config_only: bool,
     /// The latest accepted restart.
     pub restarted_at: Option<RestartTime>,
     /// True if nothing was ever recorded: the status was lost, or the nodes existed before it.

@@ -35,7 +35,11 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
     let filling = facts.record.last_completed.is_none()
         || (facts.record.scaled_to_zero && !facts.strategy_for(goal).creates_set());
     if facts.record.last_completed != *goal && !filling {
-        let cause = if facts.record.unrecorded { Cause::ChildDrift } else { Cause::TemplateChanged };
+        let cause = match &facts.record {
+            record if record.unrecorded => Cause::ChildDrift,
+            record if record.differs_in_config_only => Cause::ConfigChanged,
+            _ => Cause::TemplateChanged,
+        };
         return FleetDecision::Start(rollout_to(facts, goal, cause));
     }
     if nodes_at_other_revision(facts, goal).next().is_some() {

@@ -1,12 +1,16 @@
 //! Finds update strategies that cannot be carried out, as far as the spec alone shows it.
 
 use crate::api::{NodeDeploymentSpec, StrategyType};
+use crate::revision::config;
 
 /// Why a rollout with this spec cannot start, in a sentence; `None` if it can. The API server rejects most such specs.
 /// This finds those that were stored before.
 #[must_use]
 pub fn why_not(spec: &NodeDeploymentSpec) -> Option<String> {
     let strategy = &spec.update_strategy;
+    if let Err(sentence) = config::references(&spec.template.spec.pod_template) {
+        return Some(sentence);
+    }
     match strategy.strategy() {
         None => Some(format!(
             "updateStrategy.type: {} is not known to this version of Windlass; use InPlace, BlueGreen or HardFork",

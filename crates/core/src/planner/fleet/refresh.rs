@@ -27,6 +27,7 @@ pub fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts, input: &Re
     }
     status.update_revision = input.update_revision.map(ToString::to_string).unwrap_or_default();
     input.build_id.clone_into(&mut status.build_id);
+    input.config_digest.clone_into(&mut status.config_digest);
     status.rejected = status.rejected.take().filter(|r| facts.stays_rejected(r));
     if status.active_set.is_empty() && facts.findings.undecided.is_none() {
         status.active_set = facts.set.to_string();

@@ -38,8 +38,10 @@ impl Remark {
         Self { sentence, event: Some((reason, cause.into())) }
     }
 
-    fn message_only(sentence: &str) -> Self {
-        Self { sentence: sentence.to_owned(), event: None }
+    /// A remark without an event.
+    #[must_use]
+    pub fn message_only(sentence: impl Into<String>) -> Self {
+        Self { sentence: sentence.into(), event: None }
     }
 }
 

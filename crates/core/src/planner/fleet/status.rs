@@ -275,6 +275,8 @@ pub struct RefreshInput<'a> {
     pub superseded: bool,
     /// True if the labels of machines are known.
     pub reads_machines: bool,
+    /// The digest of the ConfigMaps and Secrets that the template names.
+    pub config_digest: &'a str,
     /// The time.
     pub now: DateTime<Utc>,
 }

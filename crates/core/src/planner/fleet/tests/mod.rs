@@ -323,6 +323,7 @@ fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> N
         build_id: "v-build",
         plan: plan.as_ref(),
         reads_machines: false,
+        config_digest: "",
         superseded: false,
         now: later(seconds),
     };

@@ -1,0 +1,217 @@
+//! Follows single ConfigMaps and Secrets by name. A watch of the object's metadata says when it changed; its data is then read
+//! once, and only a digest of it is kept.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use futures::StreamExt;
+use kube::api::{Api, DynamicObject};
+use kube::core::PartialObjectMeta;
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::AbortHandle;
+
+use crate::watch::paced;
+use crate::workqueue::Request;
+use crate::{Cluster, ClusterError, Key, Kind};
+use windlass_core::revision::config::{ConfigKind, ConfigReference, digest_of};
+
+/// A followed object: its namespace, and what it is.
+type Place = (String, ConfigReference);
+
+/// What the data of a followed object is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Answer {
+    /// The object exists, and this is its digest.
+    Digest(String),
+    /// The object does not exist.
+    Missing,
+    /// The API server does not let Windlass read it; why, in its words.
+    Refused(String),
+}
+
+/// The objects that fleets follow. Without a client, as in tests of single reconciles, no change is noticed.
+#[derive(Default)]
+pub struct Followed {
+    client: Option<Client>,
+    fleets: OnceLock<UnboundedSender<Request>>,
+    objects: Mutex<HashMap<Place, Object>>,
+}
+
+#[derive(Default)]
+struct Object {
+    followers: BTreeSet<Key>,
+    watch: Option<Watch>,
+    /// The UID and the resourceVersion that the watch saw last; empty if the object does not exist.
+    version: String,
+    /// The number of changes that the watch has seen.
+    changes: u64,
+    /// The last answer, and the number of changes before it was asked for.
+    answer: Option<(u64, Answer)>,
+}
+
+/// A watch that ends with its object.
+struct Watch(AbortHandle);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Followed {
+    /// Watches with this client.
+    #[must_use]
+    pub fn new(client: Client) -> Self {
+        Self { client: Some(client), ..Self::default() }
+    }
+
+    /// Requeues fleets here when an object changes that they follow.
+    pub fn requeue(&self, fleets: UnboundedSender<Request>) {
+        // Only the first call has an effect.
+        let _ = self.fleets.set(fleets);
+    }
+
+    fn objects(&self) -> MutexGuard<'_, HashMap<Place, Object>> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows these objects for a fleet, and no others. An object that no fleet follows any more is forgotten.
+    pub fn follow(self: &Arc<Self>, fleet: &Key, wanted: &[ConfigReference]) {
+        let mut objects = self.objects();
+        if wanted.is_empty() && objects.is_empty() {
+            return;
+        }
+        for ((namespace, reference), object) in objects.iter_mut() {
+            if *namespace == fleet.namespace && !wanted.contains(reference) {
+                object.followers.remove(fleet);
+            }
+        }
+        objects.retain(|_, object| !object.followers.is_empty());
+        for reference in wanted {
+            let place = (fleet.namespace.clone(), reference.clone());
+            let object = objects.entry(place.clone()).or_default();
+            object.followers.insert(fleet.clone());
+            if object.watch.is_none() {
+                object.watch = self.watch(place);
+            }
+        }
+    }
+
+    fn watch(self: &Arc<Self>, place: Place) -> Option<Watch> {
+        let client = self.client.clone()?;
+        let (namespace, reference) = &place;
+        let kind = kind_of(reference);
+        let api: Api<PartialObjectMeta<DynamicObject>> =
+            Api::namespaced_with(client, namespace, &kind.resource());
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", reference.name));
+        let events = paced(watcher::watcher(api, config).boxed(), kind);
+        let own = Arc::downgrade(self);
+        let task = tokio::spawn(async move {
+            let mut events = std::pin::pin!(events);
+            let mut listed = String::new();
+            while let Some(event) = events.next().await {
+                let version = |object: &PartialObjectMeta<DynamicObject>| {
+                    format!(
+                        "{}/{}",
+                        object.uid().unwrap_or_default(),
+                        object.resource_version().unwrap_or_default()
+                    )
+                };
+                let seen = match event {
+                    Event::Init => {
+                        listed = String::new();
+                        continue;
+                    }
+                    Event::InitApply(object) => {
+                        listed = version(&object);
+                        continue;
+                    }
+                    Event::InitDone => std::mem::take(&mut listed),
+                    Event::Apply(object) => version(&object),
+                    Event::Delete(_) => String::new(),
+                };
+                let Some(own) = own.upgrade() else { return };
+                own.saw(&place, &seen);
+            }
+        });
+        Some(Watch(task.abort_handle()))
+    }
+
+    fn saw(&self, place: &Place, version: &str) {
+        let mut objects = self.objects();
+        let Some(object) = objects.get_mut(place) else { return };
+        // A refusal may be over: the watch works.
+        let is_refused = matches!(object.answer, Some((_, Answer::Refused(_))));
+        if object.version == version && !is_refused {
+            return;
+        }
+        version.clone_into(&mut object.version);
+        object.changes += 1;
+        for fleet in &object.followers {
+            if let Some(fleets) = self.fleets.get() {
+                // The receiver is gone only when the operator stops.
+                let _ = fleets.send(fleet.clone().into());
+            }
+        }
+    }
+
+    /// Reads the data of those of these objects that have changed since it was read. Returns what is known of each.
+    pub async fn read(
+        &self,
+        cluster: &dyn Cluster,
+        namespace: &str,
+        wanted: &[ConfigReference],
+    ) -> Result<BTreeMap<ConfigReference, Answer>, ClusterError> {
+        let mut found = BTreeMap::new();
+        for reference in wanted {
+            let place = (namespace.to_owned(), reference.clone());
+            let (changes, known) = match self.objects().get(&place) {
+                Some(object) => (object.changes, object.answer.clone()),
+                None => (0, None),
+            };
+            if let Some((asked, answer)) = known
+                && asked == changes
+            {
+                found.insert(reference.clone(), answer);
+                continue;
+            }
+            let (version, answer) = match cluster.get(kind_of(reference), namespace, &reference.name).await {
+                Ok(Some(object)) => (version_of(&object), Answer::Digest(digest_of(&object))),
+                Ok(None) => (String::new(), Answer::Missing),
+                Err(ClusterError::Forbidden { message, .. }) => (String::new(), Answer::Refused(message)),
+                Err(error) => return Err(error),
+            };
+            if let Some(object) = self.objects().get_mut(&place) {
+                object.answer = Some((changes, answer.clone()));
+                // The watch need not report what was read here.
+                if object.changes == changes {
+                    object.version = version;
+                }
+            }
+            found.insert(reference.clone(), answer);
+        }
+        Ok(found)
+    }
+
+    /// The number of objects that are followed.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.objects().len()
+    }
+}
+
+/// The UID and the resourceVersion of an object.
+fn version_of(object: &Value) -> String {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+    format!("{}/{}", text("uid"), text("resourceVersion"))
+}
+
+fn kind_of(reference: &ConfigReference) -> Kind {
+    match reference.kind {
+        ConfigKind::ConfigMap => Kind::ConfigMap,
+        ConfigKind::Secret => Kind::Secret,
+    }
+}
