@@ -33,7 +33,7 @@ end
 if upToDate ~= nil and (upToDate.reason == "ReadyToPromote" or upToDate.reason == "PartitionHeld") then
   return { status = "Suspended", message = upToDate.message or upToDate.reason }
 end
-if status.rollout ~= nil and status.rollout.waiting then
+if status.rollout ~= nil and status.rollout.waitingFor ~= nil then
   return { status = "Suspended", message = status.rollout.message or "it waits" }
 end
 if reconciling ~= nil and reconciling.status == "True" then

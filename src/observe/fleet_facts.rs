@@ -19,6 +19,7 @@ use crate::engine::Plan;
 use crate::planner::fleet::facts::{
     Findings, RecordFacts, RequestFacts, Rollout as FleetRollout, RolloutFacts, ServiceFacts, SpecFacts,
 };
+use crate::planner::fleet::gate::Gate;
 use crate::planner::fleet::hooks::AtHook;
 use crate::planner::fleet::sets::serving::{ActiveSetEvidence, Seen, serving};
 use crate::planner::fleet::{ChildFacts, Conflict, Domain, FleetFacts, FleetKind, SetFacts, Strategy};
@@ -123,6 +124,7 @@ impl FleetScope {
             partition: spec.partition(),
             paused: spec.paused,
             on_stall: spec.update_strategy.on_stall,
+            has_predecessors: !spec.update_strategy.after.is_empty(),
             deadline_seconds: spec.update_strategy.progress_deadline_seconds,
             strategy: self.strategy(),
             promotion: spec.promotion(),
@@ -146,7 +148,7 @@ impl FleetScope {
             abort_rolls_back: abort.as_ref().map(AsRef::as_ref) == meta.annotation(ANNOTATION_ABORT_ROLLBACK),
             abort,
             retry: self.retry_request(),
-            opens_window: self.opens_window(),
+            open_window: self.open_window(),
             force_promote: *requested == **promoted && *promoted != self.fleet.status.spent_force_promote,
         }
     }
@@ -187,7 +189,7 @@ impl FleetScope {
             at_hook: own_plan.as_ref().and_then(AtHook::of),
             rolling_back: self.hooks_that_roll_back(),
             step: own_plan.as_ref().and_then(step_of),
-            gate: self.gate(),
+            gate: Gate::Open,
             limits: self.neighbours.limits().clone(),
         }
     }

@@ -13,6 +13,7 @@ use crate::api::names::{ANNOTATION_OWNER_UID, argument_of};
 use crate::api::{NodeDeploymentSpec, PodUpdate, RestartTime, RolloutHash, StatefulNodeSpec};
 use crate::cache::{Caches, Sightings};
 use crate::planner::fleet::drain::Draining;
+use crate::planner::fleet::gate::Gate;
 use crate::planner::fleet::status::rollout_target_of;
 use crate::planner::fleet::{Blocker, FleetFacts, FleetKind, RolloutTarget};
 use crate::render::RenderOptions;
@@ -64,6 +65,8 @@ pub struct FleetScope {
 pub struct ReconcileCache {
     /// The facts, and the state of the caches that they were computed from.
     facts: Option<(State, Arc<FleetFacts>)>,
+    /// The gate of its rollout.
+    gate: Option<Gate>,
     /// The spec of a node, by the rollout hash of its revision. It does not change within a reconcile.
     specs: HashMap<RolloutHash, Arc<StatefulNodeSpec>>,
     /// How often the facts were requested.
@@ -218,10 +221,17 @@ impl FleetScope {
         {
             return facts.clone();
         }
-        let facts = Arc::new(match &self.pods {
+        let mut facts = match &self.pods {
             Some(pods) => self.observe_pods(pods),
             None => self.observe_facts(),
-        });
+        };
+        // Once for each reconcile: a turn is taken for all of it.
+        facts.rollout.gate = match &cache.gate {
+            Some(gate) => gate.clone(),
+            None => self.gate(&facts),
+        };
+        cache.gate = Some(facts.rollout.gate.clone());
+        let facts = Arc::new(facts);
         cache.taken += 1;
         cache.facts = Some((state, facts.clone()));
         facts

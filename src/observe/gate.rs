@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::FleetScope;
+use super::neighbours::Turn;
 use crate::api::names::ANNOTATION_OPEN_WINDOW;
-use crate::api::{RawPlan, Stage};
+use crate::api::{PlanId, RawPlan, Stage};
 use crate::planner::fleet::gate::Gate;
-use crate::planner::fleet::{Blocker, Cause, FleetKind};
+use crate::planner::fleet::{Blocker, Cause, FleetFacts, FleetKind, Strategy};
 use crate::planner::window::{self, State};
 
 /// The clock may be set: it is looked at again before a window opens or closes.
@@ -19,47 +20,63 @@ impl FleetScope {
         if self.pods.is_some() { FleetKind::Pods } else { FleetKind::Nodes }
     }
 
-    /// The gate of the active rollout, or of one that would begin now.
-    pub(super) fn gate(&self) -> Gate {
+    /// The gate of the active rollout, or of one that would begin now. `facts`: all others.
+    pub(super) fn gate(&self, facts: &FleetFacts) -> Gate {
+        let gate = self.closed_gate(facts).unwrap_or_default();
+        if gate != Gate::Beginning {
+            // What was begun is in the status by now, or waits again.
+            self.neighbours.give_back(self.fleet_kind(), &self.fleet.meta);
+        }
+        gate
+    }
+
+    fn closed_gate(&self, facts: &FleetFacts) -> Option<Gate> {
         let (meta, status, strategy) = (&self.fleet.meta, &self.fleet.status, &self.spec.update_strategy);
         let rollout = status.rollout.as_ref();
-        // A promotion is finished.
-        if rollout.is_some_and(|rollout| matches!(rollout.stage, Stage::Promoting | Stage::Retiring)) {
-            return Gate::Open;
+        // A promotion is finished. The height of a hard fork sets the time of all that comes after the creation of its nodes.
+        let is_fork = facts.rollout.now.set().is_some_and(|set| set.strategy == Strategy::HardFork);
+        if rollout.is_some_and(|rollout| {
+            matches!(rollout.stage, Stage::Promoting | Stage::Retiring)
+                || (is_fork && rollout.stage != Stage::CreatingEntrants)
+        }) {
+            return None;
         }
-        let is_opened = self.opens_window() || rollout.is_some_and(|rollout| rollout.window_opened);
+        let is_opened = self.open_window().is_some() || rollout.is_some_and(|rollout| rollout.window_opened);
         if !is_opened && let State::Closed(opening) = window::state(&strategy.windows, self.now) {
-            return Gate::Window(opening);
+            return Some(Gate::Window(opening));
         }
-        if rollout.is_some_and(|rollout| !rollout.waiting) {
-            return Gate::Open;
+        let rollout = rollout?;
+        let cause = rollout.cause.parse().unwrap_or(Cause::TemplateChanged);
+        if facts.rollout.limits.apply_to(cause) && facts.is_left_to_a_person(status) {
+            return Some(Gate::Person);
+        }
+        if rollout.waiting_for.is_empty() {
+            return None;
         }
         if let Some(sentence) = self.neighbours.why_after(meta, &strategy.after) {
-            return Gate::Others(sentence);
+            return Some(Gate::Predecessors(sentence));
         }
-        let Some(rollout) = rollout.filter(|_| !self.spec.paused) else { return Gate::Open };
-        let Some(plan) = status.plan.as_ref().and_then(RawPlan::id) else { return Gate::Beginning };
-        let cause = rollout.cause.parse().unwrap_or(Cause::TemplateChanged);
-        match self.neighbours.why_no_turn(self.fleet_kind(), meta, &plan, cause) {
-            Some(sentence) => Gate::Others(sentence),
-            None => Gate::Beginning,
-        }
+        let Some(plan) = status.plan.as_ref().and_then(RawPlan::id) else {
+            return Some(Gate::Turn("waiting for the plan of the rollout".to_owned()));
+        };
+        let turn = Turn { kind: self.fleet_kind(), meta, plan: &plan, cause, began: rollout.started_at };
+        Some(self.neighbours.why_no_turn(&turn).map_or(Gate::Beginning, Gate::Turn))
     }
 
-    /// True if a user asks that the window of the active plan opens now.
-    pub(super) fn opens_window(&self) -> bool {
+    /// The active plan, if a user asks that its window opens now.
+    pub(super) fn open_window(&self) -> Option<PlanId> {
         let status = &self.fleet.status;
-        let asked = self.fleet.meta.annotation(ANNOTATION_OPEN_WINDOW).filter(|asked| !asked.is_empty());
+        let asked = self.fleet.meta.annotation(ANNOTATION_OPEN_WINDOW).filter(|asked| !asked.is_empty())?;
         let active = status.plan.as_ref().filter(|plan| status.rollout.is_some() && plan.may_be_active());
-        asked.is_some_and(|asked| active.and_then(RawPlan::id).is_some_and(|id| id == *asked))
+        active.and_then(RawPlan::id).filter(|id| *id == *asked)
     }
 
-    /// How soon the gate of the active rollout may change although no event says so.
-    pub(crate) fn gate_changes_in(&self) -> Option<Duration> {
+    /// How soon the gate of the active rollout may change although no event says so. `gate`: as it is now.
+    pub(crate) fn gate_changes_in(&self, gate: &Gate) -> Option<Duration> {
         self.fleet.status.rollout.as_ref()?;
-        let edge = match self.gate() {
-            Gate::Others(_) => return Some(LOOK_AT_OTHERS),
-            Gate::Beginning => return None,
+        let edge = match gate {
+            Gate::Predecessors(_) | Gate::Turn(_) => return Some(LOOK_AT_OTHERS),
+            Gate::Beginning | Gate::Person => return None,
             Gate::Window(opening) => opening.at,
             Gate::Open => match window::state(&self.spec.update_strategy.windows, self.now) {
                 State::Open(until) => until,
@@ -73,7 +90,7 @@ impl FleetScope {
     /// Why the windows, or the fleets that come first, make no sense, if so.
     #[must_use]
     #[doc(hidden)]
-    pub fn check_gate(&self) -> Option<Blocker> {
+    pub fn check_windows_and_order(&self) -> Option<Blocker> {
         let strategy = &self.spec.update_strategy;
         let field = if self.pods.is_some() { "strategy" } else { "updateStrategy" };
         let why = window::why_not(&format!("{field}.windows"), &strategy.windows);

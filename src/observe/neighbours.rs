@@ -1,14 +1,16 @@
 //! The other fleets of the operator: which of them come before a fleet, and how many roll now.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use chrono::{DateTime, Utc};
 
 use crate::api::conditions::{self, UP_TO_DATE};
 use crate::api::names::{ANNOTATION_RELEASE, argument_of};
-use crate::api::{NodeDeploymentStatus, PlanId, Predecessor, RawPlan};
-use crate::planner::fleet::gate::Limits;
+use crate::api::{NodeDeploymentStatus, PlanId, Predecessor, RawPlan, Stage};
+use crate::planner::fleet::gate::{Limits, WaitingFor};
 use crate::planner::fleet::{Cause, FleetKind};
-use windlass_kube_port::observed::Meta;
+use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedRollout, ObservedStatefulSet};
 use windlass_kube_port::{Key, View};
 
 /// A fleet among all kinds of fleets.
@@ -23,11 +25,80 @@ pub struct Neighbours {
     begun: Mutex<BTreeMap<Place, PlanId>>,
 }
 
-/// What is known of a fleet.
-struct Neighbour {
-    meta: Meta,
-    status: Box<NodeDeploymentStatus>,
-    after: Vec<Predecessor>,
+/// A fleet that another one waits for.
+enum Neighbour {
+    Nodes(Arc<ObservedFleet>),
+    Pods(Arc<ObservedRollout>, Vec<Arc<ObservedStatefulSet>>),
+}
+
+/// A rollout that wants to begin.
+pub(super) struct Turn<'a> {
+    pub kind: FleetKind,
+    pub meta: &'a Meta,
+    pub plan: &'a PlanId,
+    pub cause: Cause,
+    pub began: DateTime<Utc>,
+}
+
+impl Neighbour {
+    fn meta(&self) -> &Meta {
+        match self {
+            Self::Nodes(fleet) => &fleet.meta,
+            Self::Pods(rollout, _) => &rollout.meta,
+        }
+    }
+
+    fn status(&self) -> &NodeDeploymentStatus {
+        match self {
+            Self::Nodes(fleet) => &fleet.status,
+            Self::Pods(rollout, _) => &rollout.status.rollout,
+        }
+    }
+
+    fn after(&self) -> &[Predecessor] {
+        match self {
+            Self::Nodes(fleet) => fleet.spec.as_ref().map_or(&[], |spec| &spec.update_strategy.after),
+            Self::Pods(rollout, _) => rollout.spec.as_ref().map_or(&[], |spec| &spec.strategy.after),
+        }
+    }
+
+    /// Its release. That of a StatefulSetRollout is the one of its StatefulSets, which have the templates.
+    fn release(&self) -> Option<&str> {
+        let own = self.meta().annotation(ANNOTATION_RELEASE);
+        match self {
+            Self::Nodes(_) => own,
+            Self::Pods(_, sets) => own.or_else(|| {
+                let mut of_sets = sets.iter().map(|set| set.meta.annotation(ANNOTATION_RELEASE));
+                let first = of_sets.next().flatten();
+                first.filter(|first| of_sets.all(|other| other == Some(*first)))
+            }),
+        }
+    }
+
+    /// Why it is not up to date, as the end of a sentence; `None` if it is.
+    fn why_not_up_to_date(&self) -> Option<String> {
+        let (meta, status) = (self.meta(), self.status());
+        if meta.terminating {
+            return Some(", which is being deleted".to_owned());
+        }
+        if let Self::Pods(rollout, sets) = self {
+            let recorded = &rollout.status.stateful_sets;
+            let is_known = |set: &Arc<ObservedStatefulSet>| {
+                let known = recorded.iter().find(|known| known.uid == set.meta.uid);
+                set.is_observed() && known.is_some_and(|known| known.update_revision == set.update_revision)
+            };
+            if let Some(set) = sets.iter().find(|set| !is_known(set)) {
+                return Some(format!(" (StatefulSet {} has changed)", set.meta.name));
+            }
+        }
+        let is_up_to_date = conditions::is_true(&status.conditions, UP_TO_DATE) && status.rollout.is_none();
+        if is_up_to_date && status.observed_generation == meta.generation {
+            return None;
+        }
+        let condition = conditions::find(&status.conditions, UP_TO_DATE);
+        let condition = condition.filter(|condition| condition.status != "True");
+        Some(condition.map_or_else(String::new, |condition| format!(" ({})", condition.reason)))
+    }
 }
 
 impl Neighbours {
@@ -49,24 +120,34 @@ impl Neighbours {
         &self.limits
     }
 
+    /// What is not listed yet, in a sentence.
+    fn why_unknown(views: &[Arc<View>]) -> Option<String> {
+        let is_listed = |view: &Arc<View>| {
+            if view.is_of_rollouts() { view.rollouts.is_ready() } else { view.fleets.is_ready() }
+        };
+        let unlisted = views.iter().find(|view| !is_listed(view))?;
+        let kind = if unlisted.is_of_rollouts() { "StatefulSetRollouts" } else { "NodeDeployments" };
+        Some(format!("waiting until the {kind} of all namespaces of the operator are listed"))
+    }
+
     fn get(&self, (kind, key): &Place) -> Option<Neighbour> {
         self.views.get()?.iter().find_map(|view| match kind {
-            FleetKind::Nodes => view.fleets.get(key).map(|fleet| Neighbour {
-                after: fleet.spec.as_ref().map(|spec| spec.update_strategy.after.clone()).unwrap_or_default(),
-                meta: fleet.meta.clone(),
-                status: fleet.status.clone(),
-            }),
-            FleetKind::Pods => view.rollouts.get(key).map(|rollout| Neighbour {
-                after: rollout.spec.as_ref().map(|spec| spec.strategy.after.clone()).unwrap_or_default(),
-                meta: rollout.meta.clone(),
-                status: Box::new(rollout.status.rollout.clone()),
+            FleetKind::Nodes => view.fleets.get(key).map(Neighbour::Nodes),
+            FleetKind::Pods => view.rollouts.get(key).map(|rollout| {
+                let of_status = rollout.status.stateful_sets.iter();
+                let set = |name: &str| view.stateful_sets.get(&Key::new(&key.namespace, name));
+                let sets = of_status.filter_map(|known| set(&known.name)).collect();
+                Neighbour::Pods(rollout, sets)
             }),
         })
     }
 
     /// What a fleet waits for, in a sentence: the first of its predecessors that is not up to date.
     pub(super) fn why_after(&self, meta: &Meta, after: &[Predecessor]) -> Option<String> {
-        self.views.get()?;
+        let views = self.views.get().filter(|_| !after.is_empty())?;
+        if let Some(sentence) = Self::why_unknown(views) {
+            return Some(sentence);
+        }
         let release = meta.annotation(ANNOTATION_RELEASE);
         after.iter().find_map(|of| {
             let name = format!("{} {}", of.kind, of.name);
@@ -75,13 +156,14 @@ impl Neighbours {
                     "waiting for {name}, which does not exist or is not read by this operator"
                 ));
             };
-            let Some(why) = why_not_up_to_date(&other) else {
-                let has = other.meta.annotation(ANNOTATION_RELEASE).unwrap_or("none");
-                return release.filter(|release| *release != has).map(|release| {
-                    format!("waiting for {name} to have {ANNOTATION_RELEASE}={release}, and not {has}")
-                });
-            };
-            Some(format!("waiting for {name} to be up to date{why}"))
+            if let Some(why) = other.why_not_up_to_date() {
+                return Some(format!("waiting for {name} to be up to date{why}"));
+            }
+            let has = other.release().unwrap_or("none");
+            let other_release = release.filter(|release| *release != has);
+            other_release.map(|release| {
+                format!("waiting for {name} to have {ANNOTATION_RELEASE}={release}, and not {has}")
+            })
         })
     }
 
@@ -103,7 +185,7 @@ impl Neighbours {
             if seen.insert(at.clone())
                 && let Some(other) = self.get(&at)
             {
-                paths.extend(other.after.iter().map(|of| {
+                paths.extend(other.after().iter().map(|of| {
                     let mut longer = path.clone();
                     longer.push(of.clone());
                     longer
@@ -113,51 +195,59 @@ impl Neighbours {
         None
     }
 
-    /// Takes a turn for the rollout with this plan, or says what it waits for. A turn ends once the status of the fleet says
-    /// that no rollout is active, or that it waits again.
-    pub(super) fn why_no_turn(
-        &self,
-        kind: FleetKind,
-        meta: &Meta,
-        plan: &PlanId,
-        cause: Cause,
-    ) -> Option<String> {
-        let views = self.views.get()?;
-        if !self.limits.apply_to(cause) {
-            return None;
+    fn begun(&self) -> MutexGuard<'_, BTreeMap<Place, PlanId>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets that a fleet took a turn: its status says what it does.
+    pub(super) fn give_back(&self, kind: FleetKind, meta: &Meta) {
+        let mut begun = self.begun();
+        if !begun.is_empty() {
+            begun.remove(&(kind, meta.key()));
         }
-        if !views.iter().all(|view| view.is_ready()) {
-            return Some("waiting until the other fleets are known: see --max-rollouts".to_owned());
+    }
+
+    /// Takes a turn for a rollout, or says what it waits for. Rollouts take turns in the order in which they began.
+    pub(super) fn why_no_turn(&self, turn: &Turn<'_>) -> Option<String> {
+        let views = self.views.get().filter(|_| self.limits.apply_to(turn.cause))?;
+        if let Some(sentence) = Self::why_unknown(views) {
+            return Some(sentence);
         }
-        let own = (kind, meta.key());
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut others = Vec::new();
+        let own = (turn.kind, turn.meta.key());
+        let mut begun = self.begun();
+        // Those that roll, then those that wait and began earlier.
+        let mut ahead: Vec<(bool, DateTime<Utc>, Place, Cause)> = Vec::new();
         let mut look = |kind: FleetKind, of: &Meta, status: &NodeDeploymentStatus| {
-            let at = (kind, of.key());
-            let Some(rollout) = status.rollout.as_ref().filter(|_| !of.terminating) else {
-                begun.remove(&at);
-                return;
+            let rollout = status.rollout.as_ref().filter(|_| !of.terminating);
+            let Some(rollout) = rollout.filter(|rollout| rollout.stage != Stage::Retiring) else { return };
+            let place = (kind, of.key());
+            let has_begun = || {
+                let plan = status.plan.as_ref().and_then(RawPlan::id);
+                plan.is_some() && begun.get(&place) == plan.as_ref()
             };
-            if begun.get(&at) != status.plan.as_ref().and_then(RawPlan::id).as_ref() {
-                begun.remove(&at);
-            }
-            if at != own && (!rollout.waiting || begun.contains_key(&at)) {
+            let rolls = rollout.waiting_for.is_empty() || has_begun();
+            let is_earlier = (rollout.started_at, &place) < (turn.began, &own);
+            let queues = rollout.waiting_for.parse() == Ok(WaitingFor::Turn) && is_earlier;
+            if place != own && (rolls || queues) {
                 let cause = rollout.cause.parse().unwrap_or(Cause::TemplateChanged);
-                others.push((argument_of(kind.short(), &of.name, &of.namespace), cause));
+                ahead.push((!rolls, rollout.started_at, place, cause));
             }
         };
         for view in views {
-            for fleet in view.fleets.list_all(|_| true) {
+            for fleet in view.fleets.list_all(|fleet| fleet.spec.is_ok()) {
                 look(FleetKind::Nodes, &fleet.meta, &fleet.status);
             }
-            for rollout in view.rollouts.list_all(|_| true) {
+            for rollout in view.rollouts.list_all(|rollout| rollout.spec.is_ok()) {
                 look(FleetKind::Pods, &rollout.meta, &rollout.status.rollout);
             }
         }
-        others.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
-        let why = self.limits.why_not(cause, &others);
+        ahead.sort();
+        let name = |(kind, key): &Place| argument_of(kind.short(), &key.name, &key.namespace);
+        let ahead: Vec<(String, Cause)> =
+            ahead.iter().map(|(_, _, place, cause)| (name(place), *cause)).collect();
+        let why = self.limits.why_not(turn.cause, &ahead);
         if why.is_none() {
-            begun.insert(own, plan.clone());
+            begun.insert(own, turn.plan.clone());
         }
         why
     }
@@ -166,19 +256,4 @@ impl Neighbours {
 fn place(namespace: &str, of: &Predecessor) -> Place {
     let kind = if of.kind == "StatefulSetRollout" { FleetKind::Pods } else { FleetKind::Nodes };
     (kind, Key::new(namespace, of.name.as_str()))
-}
-
-/// Why a fleet is not up to date, as the end of a sentence; `None` if it is.
-fn why_not_up_to_date(other: &Neighbour) -> Option<String> {
-    let Neighbour { meta, status, .. } = other;
-    if meta.terminating {
-        return Some(", which is being deleted".to_owned());
-    }
-    let is_up_to_date = conditions::is_true(&status.conditions, UP_TO_DATE) && status.rollout.is_none();
-    if is_up_to_date && status.observed_generation == meta.generation {
-        return None;
-    }
-    let condition =
-        conditions::find(&status.conditions, UP_TO_DATE).filter(|condition| condition.status != "True");
-    Some(condition.map_or_else(String::new, |condition| format!(" ({})", condition.reason)))
 }

@@ -232,7 +232,7 @@ fn sample(meta: &Meta, status: &NodeDeploymentStatus) -> FleetSample {
         stalled: is_true(conditions::STALLED),
         reason: condition(conditions::UP_TO_DATE).map(|found| found.reason.clone()).unwrap_or_default(),
         rollout: status.rollout.as_ref().map(|r| (seconds(r.started_at), seconds(r.last_progress_at))),
-        waiting: status.rollout.as_ref().is_some_and(|rollout| rollout.waiting),
+        waiting: status.rollout.as_ref().is_some_and(|rollout| !rollout.waiting_for.is_empty()),
         held: None,
     }
 }

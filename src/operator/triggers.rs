@@ -12,8 +12,9 @@ use tokio::task::JoinSet;
 
 use crate::api::RawPlan;
 use crate::api::names::{LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_POD_NAME, MANAGER, place_of};
+use crate::planner::fleet::gate::WaitingFor;
 use crate::probe::hooks::HookOwner;
-use windlass_kube_port::observed::{Meta, ObservedNode, ObservedRollout};
+use windlass_kube_port::observed::{Meta, ObservedFleet, ObservedNode, ObservedRollout};
 use windlass_kube_port::refusals::{self, EventsOf};
 use windlass_kube_port::watch::{Namespaces, watch};
 use windlass_kube_port::workqueue::Request;
@@ -196,7 +197,9 @@ impl Triggers {
         let fleet = || owner(Kind::NodeDeployment.name()).or_else(|| label(LABEL_DEPLOYMENT));
         match kind {
             Kind::NodeDeployment => {
-                self.nodes_at_hooks(&Key::new(&namespace, name.clone()));
+                let key = Key::new(&namespace, name.clone());
+                self.nodes_at_hooks(&key);
+                self.those_that_wait_for(&key);
                 self.fleet(&namespace, name);
             }
             Kind::StatefulNode => {
@@ -289,6 +292,28 @@ impl Triggers {
             if node.status.plan.as_ref().is_some_and(may_have) {
                 let _ = self.nodes.send(node.meta.key().into());
             }
+        }
+    }
+
+    /// Requeues the fleets that may begin now that this one is done, or waits for something: the one whose turn is next, and those
+    /// that are after it.
+    fn those_that_wait_for(&self, fleet: &Key) {
+        let Some(changed) = self.view.fleets.get(fleet) else { return };
+        if changed.status.rollout.as_ref().is_some_and(|rollout| rollout.waiting_for.is_empty()) {
+            return;
+        }
+        let waits =
+            |fleet: &ObservedFleet| fleet.status.rollout.as_ref()?.waiting_for.parse::<WaitingFor>().ok();
+        let waiting = self.view.fleets.list_all(|other| waits(other).is_some());
+        let begins =
+            |other: &&Arc<ObservedFleet>| other.status.rollout.as_ref().map(|rollout| rollout.started_at);
+        let next = waiting.iter().filter(|other| waits(other) == Some(WaitingFor::Turn)).min_by_key(begins);
+        let is_after = |other: &&Arc<ObservedFleet>| {
+            let after = other.spec.iter().flat_map(|spec| &spec.update_strategy.after);
+            other.meta.namespace == fleet.namespace && after.into_iter().any(|of| of.name == fleet.name)
+        };
+        for other in waiting.iter().filter(is_after).chain(next) {
+            let _ = self.fleets.send(other.meta.key().into());
         }
     }
 

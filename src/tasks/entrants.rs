@@ -197,7 +197,7 @@ pub(crate) async fn keep_whole_at_hook(fleet: &FleetScope, plan: &Plan) -> Resul
         return Ok(());
     }
     let facts = fleet.facts();
-    let waits = facts.spec.paused || facts.rollout.gate.is_closed();
+    let waits = facts.spec.paused || facts.rollout.gate.sentence().is_some();
     let Some(rollout) = fleet.set_rollout().filter(|r| r.stage != Stage::Retiring && !waits) else {
         return Ok(());
     };

@@ -165,8 +165,8 @@ impl Fleet<'_> {
         let is_before = matches!(point_of(task), Some(HookPoint::BeforeRollout | HookPoint::BeforePromotion));
         let may_start = task.state == TaskState::Pending || TaskType::AwaitApproval.is(task);
         let facts = self.scope.facts();
-        let stands = is_before && may_start && facts.stands_at_gate(&self.scope.rollout_target);
-        facts.rollout.gate.sentence().filter(|_| stands)
+        let waits = is_before && may_start && !facts.has_urgent(&self.scope.rollout_target);
+        facts.rollout.gate.sentence().filter(|_| waits)
     }
 
     /// True if the plan does not go on: its next task is a hook that waits for the gate.

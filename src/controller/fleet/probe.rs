@@ -83,7 +83,7 @@ impl<'a> Fleet<'a> {
             // The others are rolled out.
             let refused = of.refused.clone().filter(|_| of.pods.sets.is_empty());
             self.scope.block(refused.map(Blocker::Spec));
-            self.scope.block(self.scope.check_gate());
+            self.scope.block(self.scope.check_windows_and_order());
             let of_hooks = self.check_hooks().await;
             self.scope.block(of_hooks);
             return Ok(());
@@ -106,7 +106,7 @@ impl<'a> Fleet<'a> {
             self.scope.block(Blocker::Spec(sentence));
             return Ok(());
         }
-        self.scope.block(self.scope.check_gate());
+        self.scope.block(self.scope.check_windows_and_order());
         let of_hooks = self.check_hooks().await;
         match fleet_objects::ensure_revision(&mut self.scope).await {
             Ok(Admission::Admitted(revision)) => {

@@ -177,7 +177,9 @@ impl Fleet<'_> {
             self.report.error.is_none() && self.scope.blocker.as_ref().is_some_and(Blocker::is_transient);
         let next =
             if is_transient || self.report.needs_requeue { next.within(REQUEUE_UNWATCHED) } else { next };
-        let next = next.within_some(self.report.look_again).within_some(self.scope.gate_changes_in());
+        let next = next
+            .within_some(self.report.look_again)
+            .within_some(self.scope.gate_changes_in(&facts.rollout.gate));
         let in_doubt =
             |n: &Arc<ObservedNode>| self.scope.view.has_pending_outcome(Kind::StatefulNode, &n.meta);
         let is_stuck = self.scope.children().iter().any(in_doubt)

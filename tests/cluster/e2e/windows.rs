@@ -14,7 +14,7 @@ fn in_window(minutes: i64) -> Value {
 }
 
 fn waits(fleet: &Value) -> bool {
-    fleet["status"]["rollout"]["waiting"] == true
+    fleet["status"]["rollout"]["waitingFor"] != Value::Null
 }
 
 fn told(fleet: &Value) -> String {
@@ -54,7 +54,7 @@ async fn rollout_waits_for_a_window_until_a_person_opens_it() {
     assert_eq!(world.pod_uids().await, before);
     let opened = windlass(&world, &["resume", "nd/db", "--now", "--reason", "security fix"]).await;
     assert_eq!((opened.code, opened.err.as_str()), (0, ""));
-    assert!(opened.out.contains("opened until the rollout ends"), "{}", opened.out);
+    assert!(opened.out.contains("it stays open until the rollout ends"), "{}", opened.out);
     world.until_applied().await;
     assert!(world.images().await.iter().all(|image| image.ends_with("db:2")));
     let db = world.db().await;

@@ -15,7 +15,7 @@ fn of_class(mut fleet: Value, class: &str) -> Value {
     fleet
 }
 
-fn in_place(replicas: i32, class: &str) -> Value {
+pub fn in_place(replicas: i32, class: &str) -> Value {
     of_class(fleet(replicas, json!({"type": "InPlace"})), class)
 }
 
@@ -32,12 +32,12 @@ fn size(storage: &str) -> Value {
         "accessModes": ["ReadWriteOnce"], "storageClassName": "grows", "resources": {"requests": {"storage": storage}}}}])
 }
 
-fn grown(storage: &str) -> Value {
+pub fn grown(storage: &str) -> Value {
     json!({"template": {"spec": {"volumeClaimTemplates": size(storage)}}})
 }
 
 /// Serves a fleet whose claims grow like this.
-async fn serve(w: &World, way: Expansion, fleet: Value) {
+pub async fn serve(w: &World, way: Expansion, fleet: Value) {
     w.cluster.install(way.class("grows")).unwrap();
     w.serve(fleet).await;
 }

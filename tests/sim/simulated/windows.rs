@@ -7,6 +7,7 @@ use chrono::TimeDelta;
 use serde_json::{Value, json};
 
 use super::drains::change_machine;
+use super::growth;
 use super::rollouts::world as sets;
 use super::sets::world::{
     FLEET, POD, World, blue_green, condition, fleet, is_up_to_date, message, play, text, to_text,
@@ -14,6 +15,7 @@ use super::sets::world::{
 use super::zones::is_ready;
 use windlass::operator::Operator;
 use windlass_sim::Cluster;
+use windlass_sim::kubelet::Expansion;
 
 /// A window of so many minutes that opens in so many, each day.
 fn window(cluster: &Cluster, opens_in: i64, minutes: i64) -> Value {
@@ -36,7 +38,7 @@ fn at(w: &World, image: &str) -> usize {
 }
 
 fn waits(status: &Value) -> bool {
-    status["rollout"]["waiting"] == true
+    status["rollout"]["waitingFor"] != Value::Null
 }
 
 fn told(status: &Value) -> &str {
@@ -191,6 +193,55 @@ fn person_opens_the_window_of_one_rollout() {
 }
 
 #[test]
+fn opened_window_is_not_that_of_the_next_target() {
+    play(|w| async move {
+        let mut fleet = fleet(3, json!({"type": "InPlace"}));
+        fleet["spec"]["minReadySeconds"] = json!(30);
+        w.serve(fleet).await;
+        open_later(&w, 600, 10).await;
+        w.image("db:2").await;
+        let status = w.until("it waits", waits).await;
+        w.annotate("windlass.dev/open-window", text(&status["plan"], "id")).await;
+        w.until("the first node is updated", |status| status["rollout"]["nodes"]["updated"] == 1).await;
+        w.image("db:3").await;
+        w.rest(10 * 60).await;
+        let status = w.status();
+        assert!(waits(&status) && status["rollout"]["windowOpened"] == Value::Null, "{}", to_text(&status));
+        assert_eq!((at(&w, "db:1"), at(&w, "db:3")), (2, 0), "{:?}", w.images());
+    });
+}
+
+#[test]
+fn what_does_not_wait_for_the_window_is_told_as_it_is() {
+    play(|w| async move {
+        growth::serve(&w, Expansion::Online, growth::in_place(2, "grows")).await;
+        open_later(&w, 600, 10).await;
+        w.change(growth::grown("2Gi")).await;
+        w.until("the volumes have grown", |status| {
+            is_up_to_date(status) && status["history"][0]["recipe"] == "GrowClaims"
+        })
+        .await;
+        let seen = w.seen_objects();
+        assert!(!seen.iter().any(|(_, f)| told(&f["status"]).contains("window")), "nothing waited for it");
+    });
+}
+
+#[test]
+fn nodes_that_fail_outside_of_a_window_try_the_new_target_one_at_a_time() {
+    play(|w| async move {
+        w.serve(fleet(3, json!({"type": "InPlace", "inPlace": {"maxUnavailable": 3}}))).await;
+        open_later(&w, 600, 10).await;
+        w.image("db:2-unready").await;
+        w.until("it waits", waits).await;
+        for pod in ["db-0-0", "db-1-0", "db-2-0"] {
+            w.steer(pod, "crash-loop").await;
+        }
+        w.rest(10 * 60).await;
+        assert_eq!(at(&w, "db:2-unready"), 1, "{:?}", w.images());
+    });
+}
+
+#[test]
 fn opened_window_holds_when_the_plan_of_the_rollout_is_replaced() {
     play(|w| async move {
         let mut fleet = fleet(3, json!({"type": "InPlace"}));
@@ -259,14 +310,19 @@ fn hooks_before_the_rollout_run_in_the_window() {
         w.image("db:2").await;
         let status = w.until("it waits", waits).await;
         assert!(told(&status).starts_with("waiting for the window"), "{}", told(&status));
-        w.rest(40 * 60).await;
+        w.rest(20 * 60).await;
+        // A node that is on its way does not make the hook run.
+        w.change(json!({"replicas": 3})).await;
+        w.until("it is scaled", |status| status["readyReplicas"] == 3).await;
+        w.rest(20 * 60).await;
+        assert_eq!(w.status()["plan"]["tasks"][0]["startedAt"], Value::Null);
         assert!(told(&w.status()).starts_with("waiting for the window"), "{}", told(&w.status()));
         w.until("the hook runs in the window", |status| status["plan"]["tasks"][0]["state"] == "Complete")
             .await;
         assert_eq!(w.status()["rollout"]["windowOpensAt"], Value::Null);
         // The last hook outlasts the window.
         w.until("it is complete", is_up_to_date).await;
-        assert_eq!(at(&w, "db:2"), 2);
+        assert_eq!(at(&w, "db:2"), 3);
     });
 }
 
@@ -419,6 +475,63 @@ fn limit_for_all_causes_lets_a_paused_fleet_stand_aside() {
 }
 
 #[test]
+fn fleet_whose_window_closes_or_that_is_paused_gives_its_turn_back() {
+    for pauses in [false, true] {
+        play(|w| async move {
+            w.kill_operator();
+            let operator = start_upgraded(&w, "1", &["1"]);
+            for name in ["a", "b"] {
+                w.create(named(name, json!({"type": "InPlace"}))).await;
+            }
+            until_all(&w, &["a", "b"], "it serves", is_up_to_date).await;
+            let slow = json!({"spec": {"minReadySeconds": 90, "updateStrategy": {"windows": [window(&w.cluster, 1, 2)]},
+                "template": {"spec": {"image": "db:2"}}}});
+            w.merge(FLEET, "a", &slow).await;
+            until_all(&w, &["a"], "it rolls", |s| s["rollout"].is_object() && !waits(s)).await;
+            w.merge(FLEET, "b", &json!({"spec": {"template": {"spec": {"image": "db:2"}}}})).await;
+            until_all(&w, &["b"], "it waits", |s| {
+                told(s).starts_with("waiting for nd/a -n test, which is ahead")
+            })
+            .await;
+            if pauses {
+                w.merge(FLEET, "a", &json!({"spec": {"paused": true}})).await;
+            }
+            until_all(&w, &["b"], "the other one rolls", is_up_to_date).await;
+            let expected = if pauses { "Person" } else { "Window" };
+            let status = status_of(&w, "a");
+            assert_eq!(status["rollout"]["waitingFor"], expected, "{}", to_text(&status));
+            operator.abort();
+        });
+    }
+}
+
+#[test]
+fn new_release_waits_for_the_others_again() {
+    play(|w| async move {
+        let after = json!([{"kind": "NodeDeployment", "name": "a"}]);
+        w.create(named("a", json!({"type": "InPlace"}))).await;
+        let mut b = named("b", json!({"type": "InPlace", "after": after}));
+        b["spec"]["minReadySeconds"] = json!(120);
+        w.create(b).await;
+        until_all(&w, &["a", "b"], "it serves", is_up_to_date).await;
+        let release = |release: &str, image: &str| {
+            json!({"metadata": {"annotations": {"windlass.dev/release": release}},
+                "spec": {"template": {"spec": {"image": image}}}})
+        };
+        w.merge(FLEET, "a", &release("7", "db:2")).await;
+        w.merge(FLEET, "b", &release("7", "db:2")).await;
+        until_all(&w, &["b"], "it is half updated", |s| s["rollout"]["nodes"]["updated"] == 1).await;
+        w.merge(FLEET, "b", &release("8", "db:3")).await;
+        w.rest(10 * 60).await;
+        let status = status_of(&w, "b");
+        assert_eq!(status["rollout"]["waitingFor"], "Predecessors", "{}", to_text(&status));
+        assert_eq!(at(&w, "db:3"), 0);
+        w.merge(FLEET, "a", &release("8", "db:3")).await;
+        until_all(&w, &["a", "b"], "both are updated", is_up_to_date).await;
+    });
+}
+
+#[test]
 fn fleet_waits_for_the_release_of_those_before_it() {
     play(|w| async move {
         let after = json!([{"kind": "NodeDeployment", "name": "a"}]);
@@ -431,7 +544,7 @@ fn fleet_waits_for_the_release_of_those_before_it() {
         };
         // `a` is up to date, but not with this release.
         w.merge(FLEET, "b", &release("7", "db:2")).await;
-        until_all(&w, &["b"], "it waits", waits).await;
+        until_all(&w, &["b"], "it waits", |s| waits(s) && !told(s).is_empty()).await;
         assert_eq!(
             told(&status_of(&w, "b")),
             "waiting for NodeDeployment a to have windlass.dev/release=7, and not none"

@@ -249,7 +249,7 @@ impl Examined<'_> {
             self.scope.block(Blocker::Spec(sentence));
             return Ok(());
         }
-        self.scope.block(self.scope.check_gate());
+        self.scope.block(self.scope.check_windows_and_order());
         let not_checked =
             |error| format!("not checked whether the API server accepts spec.template: {error}");
         let found = match fleet_objects::ensure_revision(&mut self.scope).await.map_err(not_checked)? {

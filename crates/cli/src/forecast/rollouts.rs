@@ -72,7 +72,7 @@ pub async fn forecast_rollout(
     let is_known = sight.has_read(Kind::StatefulSet) && sight.has_read(Kind::Pod);
     let hash_before = was.as_ref().map(|was| was.scope.requested());
     let mut scope = scope;
-    scope.block(scope.check_gate());
+    scope.block(scope.check_windows_and_order());
     let examined = Examined { scope, cluster: &dry, now };
     examined.forecast_into(&mut forecast, hash_before.as_ref(), unseen).await?;
     if !is_known {

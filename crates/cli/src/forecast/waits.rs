@@ -103,7 +103,8 @@ impl Forecast {
         if self.recipe.is_empty() && !is_active {
             return waits;
         }
-        let of_others = fleet.status.rollout.as_ref().filter(|rollout| is_active && rollout.waiting);
+        let of_others =
+            fleet.status.rollout.as_ref().filter(|rollout| is_active && !rollout.waiting_for.is_empty());
         match (&facts.rollout.gate, of_others) {
             (Gate::Window(opening), _) => {
                 let sentence = opening.sentence();
@@ -124,9 +125,8 @@ impl Forecast {
             _ => {}
         }
         let after = fleet.spec.iter().flat_map(|spec| &spec.update_strategy.after).filter(|_| !is_active);
-        waits.extend(
-            after.map(|of| format!("{} {}, if it is not up to date: updateStrategy.after", of.kind, of.name)),
-        );
+        let field = if self.is_of_pods() { "strategy.after" } else { "updateStrategy.after" };
+        waits.extend(after.map(|of| format!("{} {}, if it is not up to date: {field}", of.kind, of.name)));
         waits
     }
 

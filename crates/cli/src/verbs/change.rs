@@ -165,7 +165,11 @@ pub fn open_window(object: &Value, windows: &str) -> Result<Change, String> {
         return Ok(Change::already("resume", format!("the window of plan {id} is already opened")));
     }
     let write = Write::Annotation(ANNOTATION_OPEN_WINDOW, id.to_owned());
-    Ok(Change::done("resume", write, format!("window of plan {id} opened until the rollout ends")))
+    Ok(Change::done(
+        "resume",
+        write,
+        format!("window of plan {id} opened; it stays open until the rollout ends"),
+    ))
 }
 
 /// True if a fleet writes the object's annotations: those of its nodes, which it may create with a restart.

@@ -58,10 +58,10 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub not_counted_since: Option<DateTime<Utc>>,
-    /// True while the rollout updates no node, because no window is open or other fleets come first. It then does not count
-    /// for `--max-rollouts`.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub waiting: bool,
+    /// What keeps the rollout from updating nodes: Window, Predecessors (`after`), Turn (`--max-rollouts`) or Person; absent if
+    /// nothing does. Such a rollout does not count for `--max-rollouts`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub waiting_for: String,
     /// The time at which the next window opens; absent while one is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
@@ -161,7 +161,7 @@ impl Rollout {
             max_updated: 0,
             max_ready: None,
             progress_paused: false,
-            waiting: false,
+            waiting_for: String::new(),
             window_opens_at: None,
             window_opened: false,
             not_counted_since: None,

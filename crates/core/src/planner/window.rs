@@ -64,7 +64,8 @@ pub fn state(windows: &[Window], now: DateTime<Utc>) -> State {
     if windows.is_empty() {
         return State::Open(None);
     }
-    let Ok(time) = Timestamp::from_second(now.timestamp()) else { return State::Open(None) };
+    let closed = State::Closed(Opening { at: None, local: String::new() });
+    let Ok(time) = Timestamp::from_second(now.timestamp()) else { return closed };
     let mut next: Option<(Timestamp, &Window)> = None;
     for window in windows {
         let Ok(parsed) = Parsed::of(window) else { continue };
@@ -75,15 +76,11 @@ pub fn state(windows: &[Window], now: DateTime<Utc>) -> State {
             _ => {}
         }
     }
-    State::Closed(match next {
-        None => Opening { at: None, local: String::new() },
-        Some((start, window)) => {
-            let zone = zone_name(window);
-            let local = zone_of(window).map(|zone| zone.to_datetime(start)).unwrap_or_default();
-            let local = format!("{:02}:{:02} {zone}", local.hour(), local.minute());
-            Opening { at: utc(start), local }
-        }
-    })
+    let Some((start, window)) = next else { return closed };
+    let zone = zone_name(window);
+    let local = zone_of(window).map(|zone| zone.to_datetime(start)).unwrap_or_default();
+    let local = format!("{:02}:{:02} {zone}", local.hour(), local.minute());
+    State::Closed(Opening { at: utc(start), local })
 }
 
 /// Why a list of windows cannot be used, in a sentence; `None` if it can. `field`: the name of the list.
@@ -216,11 +213,15 @@ fn of_days(field: &str, all: &str) -> Result<String, String> {
     if field.chars().any(|c| "LW#lw".contains(c)) && !has_only_names(&field) {
         return Err("has L, W or #, which a CronJob does not know".to_owned());
     }
-    Ok(match field.strip_prefix("*/") {
-        Some("1") => "*".to_owned(),
-        Some(_) => field.replacen('*', all, 1),
-        None => field,
-    })
+    let last = &all[all.len() - 1..];
+    let part = |part: &str| match part.split_once('/') {
+        Some(("*", "1")) if !field.contains(',') => "*".to_owned(),
+        Some(("*", step)) => format!("{all}/{step}"),
+        // From this day on: for the parser, Sunday comes twice, as 0 and as 7.
+        Some((first, step)) if all == "0-6" && !first.contains('-') => format!("{first}-{last}/{step}"),
+        _ => part.to_owned(),
+    };
+    Ok(field.split(',').map(part).collect::<Vec<_>>().join(","))
 }
 
 /// True if all letters of a field are names of days.

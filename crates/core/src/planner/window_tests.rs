@@ -158,6 +158,10 @@ fn schedules_mean_what_they_mean_in_a_cronjob() {
         // A field with a step is restricted, in spite of its asterisk.
         ("0 0 */10 * 3", "Wed 06-03 00:00"),
         ("0 0 13 * */6", "Sat 06-06 00:00"),
+        // From Monday on every second day, which is not Sunday.
+        ("0 0 * * 1/2", "Wed 06-03 00:00"),
+        ("0 0 * * SAT/1", "Sat 06-06 00:00"),
+        ("0 0 * * 6/2", "Sat 06-06 00:00"),
     ] {
         assert_eq!(opens(schedule, "2026-06-01T12:05:30Z"), expected, "{schedule}");
     }

@@ -120,6 +120,8 @@ pub struct SpecFacts {
     pub paused: bool,
     /// What a stall leads to.
     pub on_stall: OnStall,
+    /// True if other fleets have to be up to date first.
+    pub has_predecessors: bool,
     /// `updateStrategy.progressDeadlineSeconds`.
     pub deadline_seconds: i64,
     /// How new nodes take over, if a change creates any.
@@ -151,8 +153,8 @@ pub struct RequestFacts {
     pub abort_rolls_back: bool,
     /// The plan that the retry annotation names, unless that request was already used up.
     pub retry: Option<PlanId>,
-    /// True if a user opens the window of the active rollout.
-    pub opens_window: bool,
+    /// The plan whose window a user opens.
+    pub open_window: Option<PlanId>,
     /// True if the promotion of the desired revision is requested.
     pub force_promote: bool,
 }

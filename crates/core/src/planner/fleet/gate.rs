@@ -6,13 +6,32 @@ use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
 
+use strum::{AsRefStr, EnumString};
+
 use super::child::ChildFacts;
 use super::create::finds_no_machine;
 use super::decision::{Cause, RolloutTarget};
 use super::facts::FleetFacts;
+use super::hooks::is_step_done;
+use super::progress;
+use super::sets::SetRollout;
+use super::status::rollout_target_of;
 use super::wave::{Clause, next_grants};
-use crate::api::{NodeDeploymentStatus, RolloutHash};
+use crate::api::{NodeDeploymentStatus, RawPlan, RolloutHash, Stage};
 use crate::planner::window::Opening;
+
+/// What keeps a rollout from updating nodes, as its status records it.
+#[derive(AsRefStr, Clone, Copy, Debug, EnumString, Eq, PartialEq)]
+pub enum WaitingFor {
+    /// A window of its spec.
+    Window,
+    /// The fleets in `after`.
+    Predecessors,
+    /// Other fleets, by `--max-rollouts`.
+    Turn,
+    /// A person, so that others may go ahead: it is paused, or waits for an approval, a promotion or the partition.
+    Person,
+}
 
 /// Whether a rollout may take down nodes that serve.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -22,8 +41,12 @@ pub enum Gate {
     Open,
     /// No window is open.
     Window(Opening),
-    /// Other fleets come first; which ones, in a sentence.
-    Others(String),
+    /// Fleets in `after` are not up to date; which ones, in a sentence.
+    Predecessors(String),
+    /// So many others roll that it has to wait; which one is ahead, in a sentence.
+    Turn(String),
+    /// It waits for a person, and lets others go ahead. What that is, the rollout says itself.
+    Person,
     /// It may once its status says so: another fleet could count on a status that says that it waits.
     Beginning,
 }
@@ -33,9 +56,9 @@ impl Gate {
     #[must_use]
     pub fn sentence(&self) -> Option<String> {
         match self {
-            Self::Open => None,
+            Self::Open | Self::Person => None,
             Self::Window(opening) => Some(opening.sentence()),
-            Self::Others(sentence) => Some(sentence.clone()),
+            Self::Predecessors(sentence) | Self::Turn(sentence) => Some(sentence.clone()),
             Self::Beginning => Some("waiting for the rollout to begin".to_owned()),
         }
     }
@@ -82,22 +105,16 @@ impl Limits {
         [None, Some(cause)].into_iter().filter_map(|of| Some((of, *self.0.get(&of)?)))
     }
 
-    /// What a rollout waits for while these others roll, in a sentence; `None` if it may begin. `others`: each with its
-    /// name and cause.
+    /// What a rollout waits for while these others are ahead of it, in a sentence; `None` if it may begin. `ahead`: each with
+    /// its name and cause, the next one last.
     #[must_use]
-    pub fn why_not<'a>(&self, cause: Cause, others: &'a [(String, Cause)]) -> Option<String> {
+    pub fn why_not<'a>(&self, cause: Cause, ahead: &'a [(String, Cause)]) -> Option<String> {
         self.of(cause).find_map(|(of, most)| {
             let counted = |other: &&'a (String, Cause)| of.is_none_or(|of| other.1 == of);
-            let mut ahead = others.iter().filter(counted);
-            let first = ahead.next();
-            if ahead.count() + usize::from(first.is_some()) < most {
-                return None;
-            }
-            let flag = Limit { cause: of, most }.to_string();
-            Some(match first {
-                Some((name, _)) => format!("waiting for {name}, which is ahead: --max-rollouts is {flag}"),
-                None => format!("waiting, because --max-rollouts is {flag}"),
-            })
+            let counted: Vec<_> = ahead.iter().filter(counted).collect();
+            let (name, _) = counted.last().filter(|_| counted.len() >= most)?;
+            let flag = Limit { cause: of, most };
+            Some(format!("waiting for {name}, which is ahead: --max-rollouts is {flag}"))
         })
     }
 }
@@ -145,63 +162,109 @@ impl FleetFacts {
     /// True if a node that could be granted a revision under this clause waits for the gate. Not one that has failed, or
     /// whose target is a way back: to wait would repair nothing.
     pub(super) fn waits_at_gate(&self, child: &ChildFacts, revision: &RolloutHash, clause: Clause) -> bool {
-        let completed = self.record.last_completed.as_ref();
-        let holds_completed = completed.is_some_and(|completed| child.spec_hash == *completed);
-        let is_completed = completed == Some(revision);
+        let is_completed = self.record.last_completed.as_ref() == Some(revision);
         self.rollout.gate.is_closed()
             && match clause {
                 Clause::RunsTarget | Clause::NeverReady => false,
                 // The target is new to it, and it may be down for a moment only, or about to come back.
                 Clause::Failed | Clause::Down | Clause::InFlightUnspent => {
                     let may_pass = !child.pod.failed || finds_no_machine(child);
-                    holds_completed && !is_completed && may_pass
+                    self.holds_completed(child) && !is_completed && may_pass
                 }
-                Clause::Serving => holds_completed || !is_completed,
+                Clause::Serving => self.holds_completed(child) || !is_completed,
             }
     }
 
-    /// What nodes wait for that are not updated because of the gate, in a sentence.
+    /// True if a grant is a trial: it passes a closed gate because the node has failed, and the target is new to it. What made
+    /// one node fail may make all of them fail, so there is one trial at a time.
+    pub(super) fn is_trial(&self, child: &ChildFacts, revision: &RolloutHash) -> bool {
+        self.rollout.gate.is_closed()
+            && self.holds_completed(child)
+            && self.record.last_completed.as_ref() != Some(revision)
+    }
+
+    /// True if a node is at the target already, and is not available.
+    pub(super) fn has_trial(&self, rollout_target: &RolloutTarget) -> bool {
+        self.wanted()
+            .any(|child| !self.holds_completed(child) && self.is_moved_and_out(child, rollout_target))
+    }
+
+    fn holds_completed(&self, child: &ChildFacts) -> bool {
+        self.record.last_completed.as_ref().is_some_and(|completed| child.spec_hash == *completed)
+    }
+
+    fn is_moved_and_out(&self, child: &ChildFacts, rollout_target: &RolloutTarget) -> bool {
+        self.is_granted(child, rollout_target) && child.is_disrupted()
+    }
+
+    /// What is not done yet because of the gate, in a sentence.
     #[must_use]
     pub fn waits_for_gate(&self, rollout_target: &RolloutTarget) -> Option<String> {
+        let sentence = self.rollout.gate.sentence()?;
         let waits = |child: &ChildFacts| {
+            if self.grows_claims() {
+                return child.pod.drain.is_due() && !child.is_disrupted();
+            }
             !self.is_granted(child, rollout_target)
                 && self.waits_at_gate(child, self.revision_for(child, rollout_target), Clause::Serving)
         };
-        self.rollout.gate.sentence().filter(|_| self.wanted().any(waits))
+        let is_set = self.rollout.now.set().is_some_and(SetRollout::is_revocable);
+        let is_step_full = || self.rollout.step.is_some_and(|step| is_step_done(self, rollout_target, step));
+        (is_set || (!is_step_full() && self.wanted().any(waits))).then_some(sentence)
     }
 
-    /// True if the gate keeps the whole rollout: no node is on its way, and none has to move now.
+    /// True if the gate keeps the whole rollout: something waits for it, nothing is on its way, and no node has to move now.
     #[must_use]
     pub fn stands_at_gate(&self, rollout_target: &RolloutTarget) -> bool {
-        self.rollout.gate.is_closed() && !self.is_any_in_flight() && !self.has_urgent(rollout_target)
+        self.waits_for_gate(rollout_target).is_some()
+            && !self.is_under_way(rollout_target)
+            && !self.has_urgent(rollout_target)
     }
 
-    fn is_any_in_flight(&self) -> bool {
+    /// True if nodes are on their way to the target, or have reached it and are not available.
+    fn is_under_way(&self, rollout_target: &RolloutTarget) -> bool {
         self.nodes_of_rollout().any(|child| child.state().is_in_flight())
+            || self.wanted().any(|child| self.is_moved_and_out(child, rollout_target))
     }
 
     /// True if nodes have to move now that do not wait for the gate.
-    fn has_urgent(&self, rollout_target: &RolloutTarget) -> bool {
-        let is_move = |clause: Clause| clause != Clause::RunsTarget;
+    #[must_use]
+    pub fn has_urgent(&self, rollout_target: &RolloutTarget) -> bool {
         self.rollout.now.set().is_none()
-            && next_grants(self, rollout_target).iter().any(|grant| is_move(grant.clause))
+            && next_grants(self, rollout_target).iter().any(|grant| grant.clause != Clause::RunsTarget)
+    }
+
+    /// True if only a person can continue the rollout, so that others may go ahead. `status`: the stored one.
+    #[must_use]
+    pub fn is_left_to_a_person(&self, status: &NodeDeploymentStatus) -> bool {
+        let asks = self.rollout.at_hook.as_ref().is_some_and(|hook| hook.asks && !hook.failed);
+        self.spec.paused
+            || asks
+            || self.is_ready_to_promote(status)
+            || progress::is_held_by_partition(self, &rollout_target_of(status))
     }
 }
 
-/// Records in the status whether the rollout waits. One that waits does not count for the limits.
+/// Records in the status what the rollout waits for. One that waits does not count for the limits.
 pub(super) fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
-    let is_limited = facts.rollout.now.cause().is_some_and(|cause| facts.rollout.limits.apply_to(cause));
-    let is_idle = !facts.is_any_in_flight();
+    let plan = status.plan.as_ref().and_then(RawPlan::id);
+    let target = rollout_target_of(status);
     let Some(rollout) = &mut status.rollout else { return };
-    rollout.window_opens_at = facts.rollout.gate.opens_at();
-    rollout.waiting = match facts.rollout.gate {
-        Gate::Window(_) => rollout.waiting || is_idle,
-        Gate::Others(_) => true,
-        Gate::Beginning => false,
-        // One that has just begun waits until its gate was looked at. A paused one lets others go ahead.
-        Gate::Open => rollout.waiting || (facts.spec.paused && is_limited && is_idle),
+    let gate = &facts.rollout.gate;
+    rollout.window_opens_at = gate.opens_at();
+    let waits = match gate {
+        _ if matches!(rollout.stage, Stage::Promoting | Stage::Retiring) => None,
+        Gate::Window(_) if rollout.waiting_for.is_empty() && !facts.stands_at_gate(&target) => None,
+        Gate::Window(_) => Some(WaitingFor::Window),
+        Gate::Predecessors(_) => Some(WaitingFor::Predecessors),
+        Gate::Turn(_) => Some(WaitingFor::Turn),
+        Gate::Person => Some(WaitingFor::Person),
+        Gate::Beginning => None,
+        // One that has just begun waits until its gate was looked at.
+        Gate::Open => rollout.waiting_for.parse().ok(),
     };
-    rollout.window_opened |= facts.requests.opens_window;
+    rollout.waiting_for = waits.map_or_else(String::new, |waits| waits.as_ref().to_owned());
+    rollout.window_opened |= plan.is_some() && facts.requests.open_window == plan;
 }
 
 #[cfg(test)]
@@ -224,7 +287,7 @@ mod tests {
                 Some("waiting for nd/f1, which is ahead: --max-rollouts is OperatorDrift=1"),
             ),
             (template, vec![drift, template], None),
-            (template, vec![drift; 3], Some("waiting for nd/f0, which is ahead: --max-rollouts is 3")),
+            (template, vec![drift; 3], Some("waiting for nd/f2, which is ahead: --max-rollouts is 3")),
         ] {
             let why = limits.why_not(cause, &others(&ahead));
             assert_eq!(why.as_deref(), expected, "{cause} beside {ahead:?}");

@@ -4,6 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::decision::{Cause, RolloutTarget, Start};
 use super::facts::FleetFacts;
+use super::gate::WaitingFor;
 use super::sets::{SetRollout, stage};
 use super::{clock, hooks, initial_fill, progress};
 use crate::api::Ending;
@@ -64,11 +65,7 @@ pub fn begin(
         r.target() == start.target && r.own_revisions == own && r.strategy == start.strategy.api_name()
     };
     let before = status.rollout.take();
-    // A rollout that takes the place of another keeps its turn.
-    let waiting = before.as_ref().map_or_else(
-        || facts.rollout.gate.is_closed() || facts.rollout.limits.apply_to(start.cause),
-        |before| before.waiting,
-    );
+    let waiting_for = waiting_for(facts, start, before.as_ref());
     let before = before.filter(same);
     // A rollout to the same target continues with a new plan, and its clock is not restarted. A restart makes all nodes
     // outdated, so the progress is counted from 0.
@@ -99,7 +96,7 @@ pub fn begin(
         from_hash: status.last_completed_rollout_hash.clone(),
         entrant_set,
         entrant_left_service_at,
-        waiting,
+        waiting_for: waiting_for.map_or_else(String::new, |waits| waits.as_ref().to_owned()),
         window_opened,
         ..Rollout::begun(now)
     });
@@ -120,6 +117,22 @@ pub fn begin(
         rejected.plan_id = plan.id.to_string();
     }
     record_request(status, facts);
+}
+
+/// What a new rollout waits for until its gate was looked at. One that takes the place of another keeps its turn, so that a fleet
+/// is not left half updated; but the fleets that come first may have a new release, too. The way back waits for none.
+fn waiting_for(facts: &FleetFacts, start: &Start, before: Option<&Rollout>) -> Option<WaitingFor> {
+    let before = before.filter(|before| before.stage != Stage::Retiring);
+    let is_way_back = facts.record.last_completed.as_ref() == Some(&start.target);
+    let is_same = |before: &Rollout| before.target() == start.target;
+    match before {
+        Some(before) if is_same(before) || is_way_back || !facts.spec.has_predecessors => {
+            before.waiting_for.parse().ok()
+        }
+        _ if facts.spec.has_predecessors => Some(WaitingFor::Predecessors),
+        _ if facts.rollout.gate.opens_at().is_some() => Some(WaitingFor::Window),
+        _ => facts.rollout.limits.apply_to(start.cause).then_some(WaitingFor::Turn),
+    }
 }
 
 /// Records the end of a plan in the history. The rollout stays in the status until the caller replaces or removes it.

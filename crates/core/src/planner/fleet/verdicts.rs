@@ -7,6 +7,7 @@ use super::child::ChildFacts;
 use super::decision::{Cause, RolloutTarget};
 use super::facts::{FleetFacts, FleetKind};
 use super::failed::why_held;
+use super::gate::Gate;
 use super::status::{RefreshInput, short, stall_deadline};
 use super::{drain, hooks, initial_fill, leave, progress, sets};
 use crate::api::conditions::{self, READY, RECONCILING, ROLLOUT_IN_PROGRESS, STALLED, Truth, UP_TO_DATE};
@@ -280,7 +281,7 @@ fn in_progress(
             Reason::Paused
         } else if stalled {
             Reason::Stalled
-        } else if rollout.waiting {
+        } else if !rollout.waiting_for.is_empty() && facts.rollout.gate != Gate::Person {
             Reason::Waiting
         } else if progress::is_held_by_partition(facts, rollout_target) {
             Reason::PartitionHeld

@@ -275,6 +275,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
     let mut last_pods = LastPods::of(facts, rollout_target);
     // Before anything is granted: what is granted here is not available at the target yet.
     let is_last_due = !waits_before_last(facts, rollout_target, &last_pods);
+    let mut may_try = !facts.has_trial(rollout_target);
     let mut grants = Vec::new();
     for of in candidates {
         let Candidate { child, revision, target } = of;
@@ -287,10 +288,12 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
             Order::Unknown => false,
         };
         let waits = clause == Clause::Serving && facts.awaits_lower(child);
-        let waits = waits || facts.waits_at_gate(child, revision, clause);
+        let is_trial = clause != Clause::RunsTarget && facts.is_trial(child, revision);
+        let waits = waits || facts.waits_at_gate(child, revision, clause) || (is_trial && !may_try);
         if waits || serves && last_pods.hold(child) || child.pod.ready && !is_its_turn {
             continue;
         }
+        may_try &= !is_trial;
         last_pods.count(child);
         used.count(facts, child, rollout_target, Some(&target.hash));
         grants.push(Grant {

@@ -233,7 +233,7 @@ impl FleetFacts {
             plan.is_some_and(|plan| skips_caught_up(&plan))
         };
         let may_take_over = || rollout.strategy != Strategy::BlueGreen || caught_up() || skipped();
-        let may_begin = !self.rollout.gate.is_closed();
+        let may_begin = self.rollout.gate.sentence().is_none();
         may_begin && self.awaits_person() && self.entrants_run(rollout) && may_take_over()
     }
 }

@@ -28,7 +28,7 @@ pub fn begin(status: &mut NodeDeploymentStatus, facts: &FleetFacts, strategy: St
     // window or for other fleets, nor one whose
     // BeforeRollout hooks are not finished, nor one whose traffic could not move: no way back would be left.
     let waits = facts.spec.paused
-        || rollout.waiting
+        || !rollout.waiting_for.is_empty()
         || facts.service.is_missing
         || plan.is_some_and(|plan| is_left_at(&plan, HookPoint::BeforeRollout));
     rollout.stage = if waits { Stage::CreatingEntrants } else { strategy.first_stage() };
