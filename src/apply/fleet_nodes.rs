@@ -8,6 +8,7 @@ use crate::api::{ClaimRetention, NodeName, Reason, RolloutHash, SetName};
 use crate::observe::FleetScope;
 use crate::observe::fleet_scope::owner_reference;
 use crate::observe::node_scope::{claim_names, deletes_claims, is_deleted_with};
+use crate::planner::fleet::create::may_start;
 use crate::planner::fleet::leave::together;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use crate::render;
@@ -38,6 +39,9 @@ impl FleetScope {
         let mut facts = facts.clone();
         let mut new = Vec::new();
         for ordinal in missing {
+            if !may_start(&facts, ordinal) {
+                continue;
+            }
             let Some(revision) = revision_for(&facts, ordinal) else { continue };
             let restart = facts.record.restarted_at.clone();
             let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };

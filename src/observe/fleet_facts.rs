@@ -132,6 +132,7 @@ impl FleetScope {
             retire_delay_seconds: spec.retire_delay_seconds(),
             halt_height: spec.halt_height(),
             steps: self.spec.update_strategy.in_place.as_ref().map(|s| s.steps.clone()).unwrap_or_default(),
+            max_initializing: spec.creation.and_then(|creation| creation.max_initializing),
             groups: Groups::Together,
         }
     }

@@ -6,6 +6,7 @@ mod claims_go;
 mod clients;
 mod concurrency;
 mod config;
+mod creation;
 mod drains;
 mod faults;
 mod foreign;

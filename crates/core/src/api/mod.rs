@@ -47,8 +47,9 @@ pub use ids::{
 pub use interned::{JsonText, Shared};
 pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub use node_deployment::{
-    BlueGreenStrategy, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec, NodeTemplate,
-    NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta, UpdateStrategy,
+    BlueGreenStrategy, Creation, HardForkStrategy, InPlaceStrategy, NodeDeployment, NodeDeploymentSpec,
+    NodeTemplate, NodeTemplateSpec, OnStall, Promotion, ServiceSpec, StrategyType, TemplateMeta,
+    UpdateStrategy,
 };
 pub use outward::{Auth, Tls};
 pub use packed::PackedTexts;

@@ -82,10 +82,24 @@ pub struct NodeDeploymentSpec {
     /// Defaults to Managed.
     #[serde(default)]
     pub disruption_budget: DisruptionBudget,
+    /// creation determines how nodes are created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creation: Option<Creation>,
     /// The number of unreferenced revisions to keep. Defaults to 10.
     #[serde(default = "ten")]
     #[schemars(range(min = 0))]
     pub revision_history_limit: i32,
+}
+
+/// How the nodes of a fleet are created.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Creation {
+    /// The maximum number of nodes that exist and were never Ready: more are created once some of these are Ready. It applies to the
+    /// first creation, to more replicas and to new sets of nodes, and not to nodes that were lost. Defaults to all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "i32", range(min = 1, max = 10_000))]
+    pub max_initializing: Option<i32>,
 }
 
 /// A description of the nodes of a fleet.

@@ -1,11 +1,11 @@
 //! Chooses the revision at which a missing node is created, and when.
 
 use super::child::ChildFacts;
-use super::decision::RolloutTarget;
+use super::decision::{RolloutTarget, Strategy};
 use super::facts::FleetFacts;
 use super::hooks::{asking, hold_grants, is_before_rollout, is_step_full};
 use super::state::NodeState;
-use crate::api::{Reason, RolloutHash};
+use crate::api::{Reason, RolloutHash, Stage};
 
 /// The rollout hash of the revision at which a missing node with this ordinal is created now; `None` if it waits until the
 /// wave has room for it at the target. `rollout_target` is that of the active plan, if there is one.
@@ -52,9 +52,30 @@ pub fn creation_revision<'a>(
     }
     // A lost node comes back at once, at what worked. A new one would be replaced right after its start: it waits, unless
     // it could wait for long.
-    let was_there = ordinal < facts.record.existed || facts.children.iter().any(|c| c.ordinal > ordinal);
-    (was_there || has_failed(facts, target) || facts.record.stalled || asking(facts).next().is_some())
-        .then_some(current)
+    (was_there(facts, ordinal)
+        || has_failed(facts, target)
+        || facts.record.stalled
+        || asking(facts).next().is_some())
+    .then_some(current)
+}
+
+/// True if a missing node with this ordinal may be created now, and need not wait until others have become Ready. A node that was
+/// lost need not: the others may need it to become Ready.
+#[must_use]
+pub fn may_start(facts: &FleetFacts, ordinal: i32) -> bool {
+    // Until their height, the new nodes of a hard fork need not be Ready.
+    let is_fork = facts.rollout.now.set().is_some_and(|set| {
+        set.strategy == Strategy::HardFork && set.entrant == facts.set && set.stage != Stage::Retiring
+    });
+    let Some(most) = facts.spec.max_initializing.filter(|_| !is_fork) else { return true };
+    let starting =
+        facts.wanted().filter(|child| !child.pod.ever_ready && !child.controller.suspended).count();
+    was_there(facts, ordinal) || starting < usize::try_from(most).unwrap_or(1)
+}
+
+/// True if a missing node existed before.
+fn was_there(facts: &FleetFacts, ordinal: i32) -> bool {
+    ordinal < facts.record.existed || facts.children.iter().any(|child| child.ordinal > ordinal)
 }
 
 /// True if a node cannot run the target. A pod that finds no machine, for example before its claims are bound, says nothing

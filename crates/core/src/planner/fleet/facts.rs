@@ -134,6 +134,8 @@ pub struct SpecFacts {
     pub retire_delay_seconds: i64,
     /// The height at which old nodes halt (HardFork).
     pub halt_height: i64,
+    /// `creation.maxInitializing`.
+    pub max_initializing: Option<i32>,
     /// `inPlace.steps`.
     pub steps: Vec<IntOrString>,
     /// Whether one StatefulSet is finished before the next one starts.

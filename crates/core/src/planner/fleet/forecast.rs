@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::api::{GrantId, NodeName, PodTemplateHash, RolloutHash, SetName};
 
 use super::child::ChildFacts;
-use super::create::creation_revision;
+use super::create::{creation_revision, may_start};
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::gate::Gate;
@@ -180,6 +180,9 @@ fn remove(facts: &mut FleetFacts) -> Wave {
 fn create(fleet: &str, facts: &mut FleetFacts, rollout_target: Option<&RolloutTarget>) -> Wave {
     let mut wave = Vec::new();
     for ordinal in facts.missing() {
+        if !may_start(facts, ordinal) {
+            continue;
+        }
         let Some(revision) = creation_revision(facts, ordinal, rollout_target).cloned() else { continue };
         let restart = facts.record.restarted_at.clone();
         let Some(rendering) = facts.rendering(&revision, restart.as_ref()).cloned() else { continue };

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::child::ChildFacts;
-use super::create::creation_revision;
+use super::create::{creation_revision, may_start};
 use super::decision::RolloutTarget;
 use super::facts::FleetFacts;
 use super::sets::{SetRollout, has_halted};
@@ -238,7 +238,15 @@ pub fn missing(
         let name = name(ordinal);
         let waits = facts.rollout.now.set().is_none()
             && creation_revision(facts, ordinal, Some(rollout_target)).is_none();
-        let when = if waits { ": Windlass creates it at the target when the wave has room" } else { "" };
+        let when = match facts.spec.max_initializing {
+            Some(most) if !may_start(facts, ordinal) => {
+                format!(
+                    ": Windlass creates it when fewer than {most} nodes are starting (creation.maxInitializing)"
+                )
+            }
+            _ if waits => ": Windlass creates it at the target when the wave has room".to_owned(),
+            _ => String::new(),
+        };
         let message = format!("the node does not exist yet{when}");
         let since = since(before, &name, Reason::Missing.as_ref(), now);
         Unconverged { reason: Reason::Missing.to_string(), message, since, name }

@@ -71,6 +71,7 @@ impl FleetFacts {
         let (set, sets) = (set.clone(), [].into());
         self.clone().with(|f| {
             f.set = set;
+            f.record.existed = children.len() as i32;
             f.children = children;
             f.conflicts = conflicts;
             f.shutting_down = shutting_down;
