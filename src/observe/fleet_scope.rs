@@ -49,6 +49,8 @@ pub struct FleetScope {
     /// Why the desired state cannot be rolled out, if so.
     #[doc(hidden)]
     pub blocker: Option<Blocker>,
+    /// The objects that do not exist although the template of the rollout names them, in a sentence.
+    pub(crate) missing: Option<String>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// Results that are cached for the rest of this reconcile.
@@ -88,6 +90,8 @@ struct State {
     doubts: u64,
     /// Why the desired state cannot be rolled out, if so.
     blocker: Option<Blocker>,
+    /// The objects that the template names and that do not exist.
+    missing: Option<String>,
     /// Of a StatefulSetRollout: the changes of StatefulSets and pods, and the plans of its pods.
     pods: Option<(u64, u64, Vec<PodUpdate>)>,
 }
@@ -118,6 +122,7 @@ impl FleetScope {
             neighbours: Arc::default(),
             options,
             blocker: None,
+            missing: None,
             now,
             cache: Arc::default(),
             recorder: EventBuffer::default(),
@@ -227,6 +232,7 @@ impl FleetScope {
             draining: self.view.draining(),
             doubts: self.view.doubts_so_far(),
             blocker: self.blocker.clone(),
+            missing: self.missing.clone(),
             pods: self.pods.as_ref().map(|pods| {
                 let (sets, of_pods) = (self.view.stateful_sets.changes(), self.view.pods.changes());
                 (sets, of_pods, pods.updates().clone())

@@ -11,6 +11,8 @@ use crate::planner::window::{self, State};
 
 /// The clock may be set: it is looked at again before a window opens or closes.
 const LOOK_AT_CLOCK: Duration = Duration::from_mins(5);
+/// A missing object may exist, which causes no event.
+const LOOK_FOR_OBJECTS: Duration = Duration::from_secs(5);
 /// A fleet of another kind may be done, which causes no event here.
 const LOOK_AT_OTHERS: Duration = Duration::from_secs(30);
 
@@ -26,6 +28,9 @@ impl FleetScope {
         // A promotion is finished.
         if rollout.is_some_and(|rollout| matches!(rollout.stage, Stage::Promoting | Stage::Retiring)) {
             return Gate::Open;
+        }
+        if let Some(sentence) = &self.missing {
+            return Gate::Missing(sentence.clone());
         }
         let is_opened = self.opens_window() || rollout.is_some_and(|rollout| rollout.window_opened);
         if !is_opened && let State::Closed(opening) = window::state(&strategy.windows, self.now) {
@@ -54,12 +59,15 @@ impl FleetScope {
         asked.is_some_and(|asked| active.and_then(RawPlan::id).is_some_and(|id| id == *asked))
     }
 
-    /// How soon the gate of the active rollout may change although no event says so.
+    /// How soon the gate of the active rollout, or of one that would begin now, may change although no event says so.
     pub(crate) fn gate_changes_in(&self) -> Option<Duration> {
+        if self.missing.is_some() && !self.spec.paused {
+            return Some(LOOK_FOR_OBJECTS);
+        }
         self.fleet.status.rollout.as_ref()?;
         let edge = match self.gate() {
             Gate::Others(_) => return Some(LOOK_AT_OTHERS),
-            Gate::Beginning => return None,
+            Gate::Missing(_) | Gate::Beginning => return None,
             Gate::Window(opening) => opening.at,
             Gate::Open => match window::state(&self.spec.update_strategy.windows, self.now) {
                 State::Open(until) => until,

@@ -247,6 +247,9 @@ impl Triggers {
             Kind::Node => self.fleets_on(&name),
             Kind::Event
             | Kind::Secret
+            | Kind::ConfigMap
+            | Kind::ServiceAccount
+            | Kind::PriorityClass
             | Kind::StatefulSetRollout
             | Kind::WorkerDeployment
             | Kind::Deployment

@@ -33,8 +33,14 @@ pub enum Kind {
     Node,
     /// `policy` PodDisruptionBudget.
     PodDisruptionBudget,
-    /// Core Secret. Never watched; read by name if a sidecar needs a token.
+    /// Core Secret. Never watched; read by name if a sidecar needs a token, or a template names it.
     Secret,
+    /// Core ConfigMap. Never watched; read by name if a template names it.
+    ConfigMap,
+    /// Core ServiceAccount. Never watched; read by name if a template names it.
+    ServiceAccount,
+    /// `scheduling.k8s.io` PriorityClass. Never watched; read by name if a template names it.
+    PriorityClass,
     /// `events.k8s.io` Event.
     Event,
 }
@@ -58,6 +64,9 @@ impl Kind {
             Self::Node => "Node",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
+            Self::ServiceAccount => "ServiceAccount",
+            Self::PriorityClass => "PriorityClass",
             Self::Event => "Event",
         }
     }
@@ -77,9 +86,22 @@ impl Kind {
             Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
             Self::PodDisruptionBudget => ("policy", "v1"),
-            Self::Service | Self::Pod | Self::PersistentVolumeClaim | Self::Node | Self::Secret => ("", "v1"),
+            Self::Service
+            | Self::Pod
+            | Self::PersistentVolumeClaim
+            | Self::Node
+            | Self::Secret
+            | Self::ConfigMap
+            | Self::ServiceAccount => ("", "v1"),
+            Self::PriorityClass => ("scheduling.k8s.io", "v1"),
             Self::Event => ("events.k8s.io", "v1"),
         }
+    }
+
+    /// True if objects of this kind belong to a namespace.
+    #[must_use]
+    pub fn is_namespaced(self) -> bool {
+        !matches!(self, Self::Node | Self::PriorityClass)
     }
 
     /// The description of the kind for kube-rs.
@@ -87,11 +109,12 @@ impl Kind {
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.group_version();
         let kind = self.name().to_owned();
+        let plural = if kind.ends_with('s') { "es" } else { "s" };
         ApiResource {
             group: group.to_owned(),
             version: version.to_owned(),
             api_version: self.api_version(),
-            plural: format!("{}s", kind.to_lowercase()),
+            plural: kind.to_lowercase() + plural,
             kind,
         }
     }

@@ -1,5 +1,5 @@
-//! What keeps a rollout from taking down nodes that serve: its windows, the fleets that come first, and how many may roll
-//! at the same time. Pure.
+//! What keeps a rollout from taking down nodes that serve: objects that its template names and that do not exist, its
+//! windows, the fleets that come first, and how many may roll at the same time. Pure.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -20,6 +20,8 @@ pub enum Gate {
     /// It may.
     #[default]
     Open,
+    /// Objects that the new template names do not exist; which ones, in a sentence.
+    Missing(String),
     /// No window is open.
     Window(Opening),
     /// Other fleets come first; which ones, in a sentence.
@@ -34,6 +36,7 @@ impl Gate {
     pub fn sentence(&self) -> Option<String> {
         match self {
             Self::Open => None,
+            Self::Missing(sentence) => Some(format!("waiting for missing objects: {sentence}")),
             Self::Window(opening) => Some(opening.sentence()),
             Self::Others(sentence) => Some(sentence.clone()),
             Self::Beginning => Some("waiting for the rollout to begin".to_owned()),
@@ -44,6 +47,12 @@ impl Gate {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         *self != Self::Open
+    }
+
+    /// True if it waits for objects that do not exist.
+    #[must_use]
+    pub fn lacks_objects(&self) -> bool {
+        matches!(self, Self::Missing(_))
     }
 
     /// When its window opens, if it waits for that.
@@ -195,7 +204,7 @@ pub(super) fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     let Some(rollout) = &mut status.rollout else { return };
     rollout.window_opens_at = facts.rollout.gate.opens_at();
     rollout.waiting = match facts.rollout.gate {
-        Gate::Window(_) => rollout.waiting || is_idle,
+        Gate::Missing(_) | Gate::Window(_) => rollout.waiting || is_idle,
         Gate::Others(_) => true,
         Gate::Beginning => false,
         // One that has just begun waits until its gate was looked at. A paused one lets others go ahead.
