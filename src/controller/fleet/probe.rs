@@ -131,7 +131,7 @@ impl<'a> Fleet<'a> {
         Ok(())
     }
 
-    /// Checks whether the objects exist that the template names. If they may not be read, the rollout goes on without.
+    /// Checks whether the objects exist that the template names. Those that may not be read are skipped, and a remark says so.
     async fn check_references(&mut self) {
         match references::check(&mut self.scope).await {
             Ok(unread) => self.report.remarks.extend(unread.kinds().map(|kinds| {
