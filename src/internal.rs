@@ -14,7 +14,7 @@ use crate::render::RenderOptions;
 use windlass_kube_port::observed::ObservedRollout;
 use windlass_kube_port::{Cluster, ClusterError, View};
 
-pub use crate::apply::{Admission, claim_growth, fleet_objects};
+pub use crate::apply::{Admission, claim_growth, fleet_objects, references};
 pub use crate::cache::remembered::Remembered;
 pub use crate::controller::KINDS_OF_A_SET;
 pub use crate::hooks::{HookRules, Values};

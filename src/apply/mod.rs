@@ -18,6 +18,7 @@ mod moves;
 pub mod node_objects;
 pub mod node_service;
 pub mod patches;
+pub mod references;
 mod reverted;
 mod same_content;
 pub mod traffic;

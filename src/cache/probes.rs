@@ -85,6 +85,17 @@ pub struct SameTemplate {
     pub is_same: bool,
 }
 
+/// Whether an object exists that a template names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Existence {
+    /// It does.
+    Exists,
+    /// It does not.
+    Missing,
+    /// There is no right to read it.
+    Forbidden,
+}
+
 /// Why a new set of nodes has no name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NamingFailure {
@@ -123,6 +134,8 @@ pub struct ProbeCache {
     pub live_pods: Remembered<str, Arc<LivePods>>,
     /// By fleet UID and target: why no name was found for its new set, and when.
     pub naming_failure: Remembered<(String, String), NamingFailure>,
+    /// By kind, namespace and name: when an object that a template names was last asked for, and the answer.
+    pub existence: Remembered<str, (Instant, Existence)>,
     /// Limits the concurrent lists of pods.
     pub turns: Turns,
 }
@@ -142,6 +155,8 @@ impl ProbeCache {
             no_pod,
             live_pods,
             naming_failure,
+            // By names of objects that many fleets share.
+            existence: _,
             turns: _,
         } = self;
         templates.forget(uid);

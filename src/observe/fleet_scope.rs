@@ -50,6 +50,8 @@ pub struct FleetScope {
     /// Why the desired state cannot be rolled out, if so.
     #[doc(hidden)]
     pub blocker: Option<Blocker>,
+    /// The objects that do not exist although the template of the rollout names them, in a sentence.
+    pub(crate) missing: Option<String>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// Results that are cached for the rest of this reconcile.
@@ -65,8 +67,8 @@ pub struct FleetScope {
 pub struct ReconcileCache {
     /// The facts, and the state of the caches that they were computed from.
     facts: Option<(State, Arc<FleetFacts>)>,
-    /// The gate of its rollout.
-    gate: Option<Gate>,
+    /// The gate of its rollout, and the missing objects that it was computed with.
+    gate: Option<(Option<String>, Gate)>,
     /// The spec of a node, by the rollout hash of its revision. It does not change within a reconcile.
     specs: HashMap<RolloutHash, Arc<StatefulNodeSpec>>,
     /// How often the facts were requested.
@@ -91,6 +93,8 @@ struct State {
     doubts: u64,
     /// Why the desired state cannot be rolled out, if so.
     blocker: Option<Blocker>,
+    /// The objects that the template names and that do not exist.
+    missing: Option<String>,
     /// Of a StatefulSetRollout: the changes of StatefulSets and pods, and the plans of its pods.
     pods: Option<(u64, u64, Vec<PodUpdate>)>,
 }
@@ -121,6 +125,7 @@ impl FleetScope {
             neighbours: Arc::default(),
             options,
             blocker: None,
+            missing: None,
             now,
             cache: Arc::default(),
             recorder: EventBuffer::default(),
@@ -227,10 +232,10 @@ impl FleetScope {
         };
         // Once for each reconcile: a turn is taken for all of it.
         facts.rollout.gate = match &cache.gate {
-            Some(gate) => gate.clone(),
-            None => self.gate(&facts),
+            Some((missing, gate)) if *missing == self.missing => gate.clone(),
+            _ => self.gate(&facts),
         };
-        cache.gate = Some(facts.rollout.gate.clone());
+        cache.gate = Some((self.missing.clone(), facts.rollout.gate.clone()));
         let facts = Arc::new(facts);
         cache.taken += 1;
         cache.facts = Some((state, facts.clone()));
@@ -246,6 +251,7 @@ impl FleetScope {
             draining: self.view.draining(),
             doubts: self.view.doubts_so_far(),
             blocker: self.blocker.clone(),
+            missing: self.missing.clone(),
             pods: self.pods.as_ref().map(|pods| {
                 let (sets, of_pods) = (self.view.stateful_sets.changes(), self.view.pods.changes());
                 (sets, of_pods, pods.updates().clone())

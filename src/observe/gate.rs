@@ -12,6 +12,8 @@ use crate::planner::window::{self, State};
 
 /// The clock may be set: it is looked at again before a window opens or closes.
 const LOOK_AT_CLOCK: Duration = Duration::from_mins(5);
+/// A missing object may exist, which causes no event.
+const LOOK_FOR_OBJECTS: Duration = Duration::from_secs(5);
 /// A fleet of another kind may be done, which causes no event here.
 const LOOK_AT_OTHERS: Duration = Duration::from_secs(30);
 
@@ -40,6 +42,9 @@ impl FleetScope {
                 || (is_fork && rollout.stage != Stage::CreatingEntrants)
         }) {
             return None;
+        }
+        if let Some(sentence) = &self.missing {
+            return Some(Gate::Missing(sentence.clone()));
         }
         let is_opened = self.open_window().is_some() || rollout.is_some_and(|rollout| rollout.window_opened);
         if !is_opened && let State::Closed(opening) = window::state(&strategy.windows, self.now) {
@@ -73,10 +78,13 @@ impl FleetScope {
 
     /// How soon the gate of the active rollout may change although no event says so. `gate`: as it is now.
     pub(crate) fn gate_changes_in(&self, gate: &Gate) -> Option<Duration> {
+        if self.missing.is_some() && !self.spec.paused {
+            return Some(LOOK_FOR_OBJECTS);
+        }
         self.fleet.status.rollout.as_ref()?;
         let edge = match gate {
             Gate::Predecessors(_) | Gate::Turn(_) => return Some(LOOK_AT_OTHERS),
-            Gate::Beginning | Gate::Person => return None,
+            Gate::Missing(_) | Gate::Beginning | Gate::Person => return None,
             Gate::Window(opening) => opening.at,
             Gate::Open => match window::state(&self.spec.update_strategy.windows, self.now) {
                 State::Open(until) => until,

@@ -249,8 +249,10 @@ impl Triggers {
             },
             Kind::Node => self.fleets_on(&name),
             Kind::Event
-            | Kind::ConfigMap
             | Kind::Secret
+            | Kind::ConfigMap
+            | Kind::ServiceAccount
+            | Kind::PriorityClass
             | Kind::StatefulSetRollout
             | Kind::WorkerDeployment
             | Kind::Deployment

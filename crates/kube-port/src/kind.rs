@@ -33,10 +33,14 @@ pub enum Kind {
     Node,
     /// `policy` PodDisruptionBudget.
     PodDisruptionBudget,
-    /// Core ConfigMap. Single ones are followed by name.
-    ConfigMap,
-    /// Core Secret. Single ones are followed by name, or read if a sidecar or a hook needs them.
+    /// Core Secret. Single ones are followed by name, or read if a sidecar, a hook or a template names them.
     Secret,
+    /// Core ConfigMap. Single ones are followed by name, or read if a template names them.
+    ConfigMap,
+    /// Core ServiceAccount. Never watched; read by name if a template names it.
+    ServiceAccount,
+    /// `scheduling.k8s.io` PriorityClass. Never watched; read by name if a template names it.
+    PriorityClass,
     /// `events.k8s.io` Event.
     Event,
 }
@@ -59,8 +63,10 @@ impl Kind {
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
             Self::Node => "Node",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
-            Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
+            Self::ConfigMap => "ConfigMap",
+            Self::ServiceAccount => "ServiceAccount",
+            Self::PriorityClass => "PriorityClass",
             Self::Event => "Event",
         }
     }
@@ -84,10 +90,18 @@ impl Kind {
             | Self::Pod
             | Self::PersistentVolumeClaim
             | Self::Node
+            | Self::Secret
             | Self::ConfigMap
-            | Self::Secret => ("", "v1"),
+            | Self::ServiceAccount => ("", "v1"),
+            Self::PriorityClass => ("scheduling.k8s.io", "v1"),
             Self::Event => ("events.k8s.io", "v1"),
         }
+    }
+
+    /// True if objects of this kind belong to a namespace.
+    #[must_use]
+    pub fn is_namespaced(self) -> bool {
+        !matches!(self, Self::Node | Self::PriorityClass)
     }
 
     /// The description of the kind for kube-rs.
@@ -95,11 +109,12 @@ impl Kind {
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.group_version();
         let kind = self.name().to_owned();
+        let plural = if kind.ends_with('s') { "es" } else { "s" };
         ApiResource {
             group: group.to_owned(),
             version: version.to_owned(),
             api_version: self.api_version(),
-            plural: format!("{}s", kind.to_lowercase()),
+            plural: kind.to_lowercase() + plural,
             kind,
         }
     }

@@ -86,7 +86,12 @@ impl KubeCluster {
     }
 
     fn api(&self, kind: Kind, namespace: &str) -> Api<RawObject> {
-        Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
+        let (client, resource) = (self.client.clone(), kind.resource());
+        if kind.is_namespaced() {
+            Api::namespaced_with(client, namespace, &resource)
+        } else {
+            Api::all_with(client, &resource)
+        }
     }
 
     /// Sends a write to this object. If its outcome is unknown afterwards, the view records a doubt.
@@ -219,6 +224,12 @@ impl Cluster for KubeCluster {
         let api = self.api(kind, namespace);
         let found = within(&described, api.get_opt(name)).await?;
         Ok(found.as_ref().map(RawObject::value))
+    }
+
+    async fn exists(&self, kind: Kind, namespace: &str, name: &str) -> Result<bool, ClusterError> {
+        let described = format!("{} {namespace}/{name}", kind.name());
+        let found = within(&described, self.api(kind, namespace).get_metadata_opt(name)).await?;
+        Ok(found.is_some())
     }
 
     async fn managed_fields(

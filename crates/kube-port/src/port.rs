@@ -255,6 +255,9 @@ pub trait Cluster: Send + Sync {
     /// Reads an object from the API server itself, for names whose holder no watch may show.
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError>;
 
+    /// True if an object exists. Only its metadata are read, from the API server itself.
+    async fn exists(&self, kind: Kind, namespace: &str, name: &str) -> Result<bool, ClusterError>;
+
     /// Who has written which fields of an object: `metadata.managedFields`, from the API server itself. Empty if that is not
     /// known.
     async fn managed_fields(

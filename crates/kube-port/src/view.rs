@@ -221,7 +221,12 @@ impl View {
             Kind::ControllerRevision => self.revisions.take_in(object, &meta),
             Kind::WorkerDeployment => self.workers.take_in(object, &meta),
             Kind::Deployment => self.deployments.take_in(object, &meta),
-            Kind::Event | Kind::ConfigMap | Kind::Secret | Kind::Job => false,
+            Kind::Event
+            | Kind::Secret
+            | Kind::ConfigMap
+            | Kind::ServiceAccount
+            | Kind::PriorityClass
+            | Kind::Job => false,
         };
         if let Some(news) = self.news.get().filter(|_| is_new) {
             // The receiver is gone only when the operator stops.
@@ -307,7 +312,12 @@ impl View {
             }
             Kind::WorkerDeployment => self.workers.deleted(key, uid),
             Kind::Deployment => self.deployments.deleted(key, uid),
-            Kind::Event | Kind::ConfigMap | Kind::Secret | Kind::Job => {}
+            Kind::Event
+            | Kind::Secret
+            | Kind::ConfigMap
+            | Kind::ServiceAccount
+            | Kind::PriorityClass
+            | Kind::Job => {}
         }
     }
 

@@ -180,6 +180,8 @@ const BUILTIN: &[Row] = &[
         "pdb",
         "",
     ),
+    // Only stored: no pod has a priority.
+    ("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false, false, "", "pc", ""),
     ("coordination.k8s.io", "v1", "Lease", "leases", true, false, "coordination.Lease", "", ""),
     (
         "storage.k8s.io",

@@ -1,16 +1,17 @@
 //! The first stage: reads the state and a person's requests, and asks the API server what no watch shows: whether it
 //! takes
-//! the desired template and the hooks' Jobs, and which names are free for a new set of nodes. It stores revisions, and
+//! the desired template and the hooks' Jobs, whether the objects exist that the template names, and which names are free for a new set of nodes. It stores revisions, and
 //! nothing else: a decision for a revision that cannot be stored would block an abort or a rollback.
 
 use std::sync::Arc;
 
 use super::context::Fleet;
-use crate::api::{HookRetry, RevisionName};
-use crate::apply::{Admission, claim_growth, fleet_objects};
+use crate::api::{HookRetry, Reason, RevisionName};
+use crate::apply::{Admission, claim_growth, fleet_objects, references};
 use crate::controller::ReconcileError;
 use crate::controller::record::found;
 use crate::engine::Plan;
+use crate::planner::fleet::requests::Remark;
 use crate::planner::fleet::sets::naming::SetNameAnswer;
 use crate::planner::fleet::sets::stage::took_over;
 use crate::planner::fleet::status::{is_stalled, rollout_target_of};
@@ -102,6 +103,13 @@ impl<'a> Fleet<'a> {
             }
             return Ok(());
         }
+        self.check_template().await?;
+        self.check_references().await;
+        Ok(())
+    }
+
+    /// Checks whether the API server accepts the desired template. If so, stores its revision.
+    async fn check_template(&mut self) -> Result<(), ReconcileError> {
         if let Some(sentence) = possible::why_not(&self.scope.spec) {
             self.scope.block(Blocker::Spec(sentence));
             return Ok(());
@@ -121,6 +129,20 @@ impl<'a> Fleet<'a> {
             Err(error) => return self.unanswered(error),
         }
         Ok(())
+    }
+
+    /// Checks whether the objects exist that the template names. Those that may not be read are skipped, and a remark says so.
+    async fn check_references(&mut self) {
+        match references::check(&mut self.scope).await {
+            Ok(unread) => self.report.remarks.extend(unread.kinds().map(|kinds| {
+                let sentence = format!(
+                    "not checked whether the objects that the template names exist: the operator has no right to get \
+                     {kinds}; see deploy/rbac/references-*.yaml"
+                );
+                Remark::of(Reason::ReferencesUnread, kinds, sentence)
+            })),
+            Err(error) => self.note(ReconcileError::Check(error)),
+        }
     }
 
     /// No rollout to the template starts before the answer is known. Everything independent of it continues.

@@ -189,6 +189,11 @@ impl Cluster for Port {
         Ok(self.kept.lock().unwrap().objects.get(&(kind.name(), name.to_owned())).cloned())
     }
 
+    async fn exists(&self, kind: Kind, _: &str, name: &str) -> Result<bool, ClusterError> {
+        self.called(format!("exists {} {name}", kind.name()))?;
+        Ok(self.kept.lock().unwrap().objects.contains_key(&(kind.name(), name.to_owned())))
+    }
+
     async fn managed_fields(&self, _: Kind, _: &str, _: &str) -> Result<Vec<Value>, ClusterError> {
         Ok(Vec::new())
     }

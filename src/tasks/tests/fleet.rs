@@ -102,6 +102,7 @@ impl Fleet {
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of(self.wants)),
             blocker: None,
+            missing: None,
             cache: Arc::default(),
             pods: None,
             recorder: windlass_kube_port::EventBuffer::default(),

@@ -115,6 +115,7 @@ impl Amid {
             options: Arc::new(RenderOptions::default()),
             rollout_target: RolloutTarget::Revision(revision_of("v2")),
             blocker: None,
+            missing: None,
             cache: Arc::default(),
             pods: None,
             recorder: windlass_kube_port::EventBuffer::default(),

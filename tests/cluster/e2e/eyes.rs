@@ -10,7 +10,7 @@ use crate::e2e::commands::{Ran, account, windlass, windlass_as};
 use windlass_harness::kit::{World, condition, fleet};
 
 /// The same with standard input.
-async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
+pub(super) async fn piped(world: &World, words: &[&str], text: &str) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
     command.args(words).args(["-n", &world.ns]).env("KUBECONFIG", world.cp.kubeconfig());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -34,6 +34,7 @@ mod page;
 mod page_guarded;
 mod patience;
 mod platform;
+mod references;
 mod refused;
 mod release;
 mod restart;

@@ -190,7 +190,7 @@ fn optional_chart_parts_are_rendered_on_request() {
         return;
     }
     let sets = [
-        "watchNamespaces={a,b},rbac.claimOwners=true,rbac.hookJobs=true,networkPolicy.egress[0].ports[0].port=443",
+        "watchNamespaces={a,b},rbac.claimOwners=true,rbac.hookJobs=true,rbac.references=true,networkPolicy.egress[0].ports[0].port=443",
         "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.labels.release=prom,metrics.podMonitor.enabled=true",
         "metrics.prometheusRule.enabled=true,metrics.dashboard.enabled=true",
     ];
@@ -201,7 +201,8 @@ fn optional_chart_parts_are_rendered_on_request() {
     };
     let system = "windlass-system";
     for namespace in ["a", "b"] {
-        for name in ["windlass", "windlass-claim-owners", "windlass-hook-jobs", "windlass-stateful-sets"] {
+        for name in ["", "-claim-owners", "-hook-jobs", "-references", "-stateful-sets"] {
+            let name = &format!("windlass{name}");
             assert_eq!(get("RoleBinding", namespace, name)["subjects"][0]["namespace"], system);
             assert!(!get("Role", namespace, name)["rules"].as_array().unwrap().is_empty());
         }
@@ -409,15 +410,15 @@ fn chart_grants_the_same_as_deploy_rbac() {
     }
     let rules =
         |all: &Objects, name: &str| all[&("ClusterRole".into(), String::new(), name.into())]["rules"].clone();
-    // A right to create Jobs allows anything, and Secrets are private: both are granted only on request.
-    let requested = ["\"jobs\""];
+    // A right to create Jobs allows anything, and ConfigMaps are private: both are granted only on request.
+    let requested = ["\"jobs\"", "\"configmaps\"", "\"priorityclasses\""];
     for plain in [&[][..], &["watchNamespaces={a}"]] {
         let all = objects(&rendered(plain).ok());
         for right in requested {
             assert!(!all.values().any(|o| o["rules"].to_string().contains(right)), "{plain:?}: {right}");
         }
     }
-    let sets = "rbac.hookJobs=true,rbac.claimOwners=true,drain.enabled=true";
+    let sets = "rbac.hookJobs=true,rbac.claimOwners=true,rbac.references=true,drain.enabled=true";
     let of_chart = objects(&rendered(&[sets]).ok());
     for right in requested {
         assert!(of_chart.values().any(|o| o["rules"].to_string().contains(right)), "{right}");
@@ -427,6 +428,8 @@ fn chart_grants_the_same_as_deploy_rbac() {
         ("hook-jobs-all-namespaces", "windlass-hook-jobs"),
         ("claim-owners-all-namespaces", "windlass-claim-owners"),
         ("stateful-sets-all-namespaces", "windlass-stateful-sets"),
+        ("references-all-namespaces", "windlass-references"),
+        ("priority-classes", "windlass-priority-classes"),
         ("drain", "windlass-drain"),
     ] {
         let text = std::fs::read_to_string(path(&format!("deploy/rbac/{file}.yaml"))).unwrap();

@@ -2,6 +2,7 @@
 //! ever does, and the audit log says what it asked for.
 
 mod jobs;
+mod references;
 mod rules;
 mod scenario;
 mod secrets;
@@ -48,7 +49,10 @@ async fn everything_is_used(world: &mut World) {
     let until = monotonic() + PATIENCE;
     loop {
         let audit = world.operator_audit(mark).await;
-        let refused = audit.refused();
+        // The fleet of a ServiceAccount that does not exist: references-*.yaml has the right to check that.
+        let is_check =
+            |request: &String| request.starts_with("get ") && request.contains("/serviceaccounts/ghost");
+        let refused: Vec<String> = audit.refused().into_iter().filter(|request| !is_check(request)).collect();
         assert!(refused.is_empty(), "the operator was not allowed to {refused:#?}");
         let used = used(&audit);
         let unused: Vec<&Rule> = expected.iter().filter(|r| !used.contains(r)).collect();

@@ -18,6 +18,7 @@ mod one_apply;
 mod operator;
 mod pace;
 mod platform;
+mod references;
 mod refused;
 mod reverted;
 mod revisions;

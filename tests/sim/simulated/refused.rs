@@ -1,14 +1,27 @@
 //! Pods that the API server refuses: one watch of events provides the reason to all who wait.
 
 use serde_json::json;
-use windlass_sim::{AuditEntry, Before, Failure, FaultPlan, NoFaults, RequestInfo};
+use windlass_sim::{AuditEntry, Before, Failure, FaultPlan, RequestInfo};
 
 use super::sets::world::{NODE, World, fleet, is_up_to_date, play};
 
 const EVENTS: &str = "events.events.k8s.io";
 const NODES: usize = 6;
 
-/// Forbids the operator to read events.
+/// Forbids the operator to read ServiceAccounts, so that it creates pods whose account does not exist.
+struct NoAccounts;
+
+impl FaultPlan for NoAccounts {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        if request.resource == "serviceaccounts" && request.user_agent == "windlass" {
+            Before::Fail(Failure::Forbidden("no right".to_owned()))
+        } else {
+            Before::Pass
+        }
+    }
+}
+
+/// Forbids the operator to read events, too.
 struct NoEvents;
 
 impl FaultPlan for NoEvents {
@@ -17,7 +30,7 @@ impl FaultPlan for NoEvents {
         if is_read && request.resource == EVENTS && request.user_agent == "windlass" {
             Before::Fail(Failure::Forbidden("no right".to_owned()))
         } else {
-            Before::Pass
+            NoAccounts.before(request)
         }
     }
 }
@@ -43,6 +56,7 @@ fn lists_of_events(w: &World) -> usize {
 #[test]
 fn nodes_report_pod_rejection_and_events_are_listed_once() {
     play(|w| async move {
+        w.cluster.set_faults(Box::new(NoAccounts));
         of_a_ghost(&w).await;
         w.rest(300).await;
         let said = problems(&w);
@@ -67,7 +81,7 @@ fn operator_without_event_access_works_and_reports_causes_later() {
         w.rest(120).await;
         let said = problems(&w);
         assert!(said.len() == NODES && said.iter().all(|m| m == "it has no pod"), "{said:#?}");
-        w.cluster.set_faults(Box::new(NoFaults));
+        w.cluster.set_faults(Box::new(NoAccounts));
         w.rest(120).await;
         assert!(problems(&w).iter().all(|m| m.contains("ghost")), "{:#?}", problems(&w));
     });

@@ -1,6 +1,7 @@
 //! A port to Kubernetes that writes nothing: creations go to the view only, and refusals come from dry runs with the
 //! user's rights.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -14,13 +15,20 @@ use windlass_kube_port::{
 pub struct DryRunCluster {
     inner: Arc<dyn Cluster>,
     view: Arc<View>,
+    /// The objects that are applied together with the fleet, each as `Kind name`.
+    applied: BTreeSet<String>,
     unchecked: Mutex<Vec<String>>,
 }
 
 impl DryRunCluster {
     /// Queries through `inner`, and stores creations in `view`.
     pub fn new(inner: Arc<dyn Cluster>, view: Arc<View>) -> Self {
-        Self { inner, view, unchecked: Mutex::default() }
+        Self { inner, view, applied: BTreeSet::new(), unchecked: Mutex::default() }
+    }
+
+    /// The same, with these objects, each as `Kind name`.
+    pub fn beside(self, applied: BTreeSet<String>) -> Self {
+        Self { applied, ..self }
     }
 
     /// What the user's rights did not allow to check, each in a sentence.
@@ -105,6 +113,12 @@ impl Cluster for DryRunCluster {
     async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Option<Value>, ClusterError> {
         let what = format!("owner of {} {name} not checked", kind.name());
         self.unless_unallowed(&what, None, self.inner.get(kind, namespace, name).await)
+    }
+
+    /// A missing right is an answer: the check of what a template names is skipped without it, as in the operator.
+    async fn exists(&self, kind: Kind, namespace: &str, name: &str) -> Result<bool, ClusterError> {
+        Ok(self.applied.contains(&format!("{} {name}", kind.name()))
+            || self.inner.exists(kind, namespace, name).await?)
     }
 
     async fn managed_fields(&self, _: Kind, _: &str, _: &str) -> Result<Vec<Value>, ClusterError> {

@@ -10,6 +10,7 @@ mod rollouts;
 mod taken;
 mod waits;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -27,7 +28,7 @@ use crate::report::observer_behind;
 use change::{After, after};
 use cluster::DryRunCluster;
 use windlass::internal::KINDS_OF_A_SET;
-use windlass::internal::{Admission, claim_growth, fleet_objects};
+use windlass::internal::{Admission, claim_growth, fleet_objects, references};
 use windlass::tasks::FleetScope;
 use windlass_core::api::names::GROUP;
 use windlass_core::api::{RolloutHash, SetName};
@@ -62,6 +63,18 @@ pub async fn forecast(
     change: &Change,
     now: DateTime<Utc>,
 ) -> Result<Forecast, String> {
+    forecast_with(client, (namespace, name), change, BTreeSet::new(), now).await
+}
+
+/// Forecasts the effect of a change of a fleet that is made together with these objects, each as `Kind name`. An error says
+/// why that is impossible.
+pub async fn forecast_with(
+    client: &Client,
+    (namespace, name): (&str, &str),
+    change: &Change,
+    applied: BTreeSet<String>,
+    now: DateTime<Utc>,
+) -> Result<Forecast, String> {
     let kind = Kind::NodeDeployment;
     let before = before(client, (kind, namespace, name)).await?;
     let (object, unchecked) = match after(client, (kind, namespace, name), before.as_ref(), change).await? {
@@ -74,7 +87,7 @@ pub async fn forecast(
         FleetSelection { scope: Where::Namespace(namespace.to_owned()), names: vec![name.to_owned()] };
     let sight = Sight::read_with(client, &wanted, before.as_ref(), &READ).await;
     let inner: Arc<dyn Cluster> = Arc::new(KubeCluster::new(client.clone(), View::shared()));
-    let cluster = Arc::new(DryRunCluster::new(inner, sight.view.clone()));
+    let cluster = Arc::new(DryRunCluster::new(inner, sight.view.clone()).beside(applied));
     let old = before.as_ref().map(|before| Arc::new(ObservedFleet::read(before)));
     let unseen = old.as_deref().and_then(observer_behind);
     let old = old.and_then(|old| scope(&sight.view, &cluster, &old, now));
@@ -94,7 +107,7 @@ pub async fn forecast(
     match scope(&sight.view, &cluster, &new, now) {
         Some(scope) => {
             let mut examined = Examined { scope, cluster: &cluster, now };
-            examined.check().await?;
+            forecast.unread.extend(examined.check().await?);
             examined.forecast_into(&mut forecast, was.as_ref().map(|(hash, _)| hash), unseen).await?;
         }
         None => forecast.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
@@ -240,14 +253,14 @@ impl Examined<'_> {
         Ok(())
     }
 
-    /// The operator's checks before it decides, but for those of hooks.
-    async fn check(&mut self) -> Result<(), String> {
+    /// The operator's checks before it decides, but for those of hooks. Returns what could not be checked.
+    async fn check(&mut self) -> Result<Option<String>, String> {
         if self.scope.promoting().is_some() {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(sentence) = possible::why_not(&self.scope.spec) {
             self.scope.block(Blocker::Spec(sentence));
-            return Ok(());
+            return Ok(None);
         }
         self.scope.block(self.scope.check_windows_and_order());
         let not_checked =
@@ -257,7 +270,14 @@ impl Examined<'_> {
             Admission::Refused(sentence) => Some(sentence),
         };
         self.scope.block(found.map(Blocker::Spec));
-        Ok(())
+        let not_known = "not checked whether the objects that the template names exist";
+        let unread = match references::check(&mut self.scope).await {
+            Ok(unread) => {
+                unread.kinds().map(|kinds| format!("{not_known}: you have no right to get {kinds}"))
+            }
+            Err(error) => Some(format!("{not_known}: {error}")),
+        };
+        Ok(unread)
     }
 
     fn has_service(&self) -> bool {

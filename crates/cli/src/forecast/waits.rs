@@ -118,6 +118,7 @@ impl Forecast {
                 };
                 waits.push(format!("{what}{resume}"));
             }
+            (Gate::Missing(sentence), _) => waits.push(format!("missing objects: {sentence}")),
             (_, Some(rollout)) => {
                 let message = rollout.message.as_str();
                 waits.push(message.strip_prefix("waiting for ").unwrap_or(message).to_owned());

@@ -1,5 +1,6 @@
 //! `windlass plan`: the effect of a change, without making it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected, Target};
 use super::text::{Line, Terminal, mapped};
 use crate::extension::STATEFUL_SETS;
-use crate::forecast::{Action, Change, Forecast, Move, Outcome, forecast, forecast_rollout};
+use crate::forecast::{Action, Change, Forecast, Move, Outcome, forecast_rollout, forecast_with};
 use crate::report::{about, quoted};
 use windlass_core::api::names::GROUP;
 
@@ -42,6 +43,7 @@ pub struct PlanArgs {
 /// Prints the effects of a change. Exit codes: 0 nothing would change, 2 something would, 1 it would be refused.
 pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     let written = written(&arguments)?;
+    let mut applied = BTreeSet::new();
     let flags = &arguments.selected.flags;
     let cluster = flags.cluster().await?;
     let changes = match written {
@@ -63,6 +65,7 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
                     written.others.join(", ")
                 );
             }
+            applied = written.applied;
             written.changes
         }
         None => changes_from_flags(&arguments, &cluster).await?,
@@ -72,7 +75,9 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     for (index, RequestedChange { kind, namespace, name, change }) in changes.iter().enumerate() {
         let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
         let forecast = if *kind == Kind::Fleet {
-            forecast(&cluster.client, namespace, name, change, super::now()).await?
+            let beside = applied.iter().filter(|(of, _)| of.as_ref().is_none_or(|of| of == namespace));
+            let beside = beside.map(|(_, object)| object.clone()).collect();
+            forecast_with(&cluster.client, (namespace, name), change, beside, super::now()).await?
         } else {
             forecast_rollout(&cluster.client, namespace, name, change, super::now()).await?
         };
@@ -130,10 +135,13 @@ struct RequestedChange {
 }
 
 /// The contents of the files.
+#[derive(Default)]
 struct Written {
     changes: Vec<RequestedChange>,
     /// Other objects that the files contain, such as `ConfigMap db`.
     others: Vec<String>,
+    /// The same, each with its namespace, if the file has one.
+    applied: BTreeSet<(Option<String>, String)>,
 }
 
 /// The fleets that the arguments select, and the change of each.
@@ -188,7 +196,7 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
             "use either a file or a name: the file already names the object".to_owned(),
         ));
     }
-    let mut found = Written { changes: Vec::new(), others: Vec::new() };
+    let mut found = Written::default();
     for file in &arguments.files {
         let read = texts(file).map_err(|error| format!("cannot read {}: {error}", called(file)))?;
         for (named, text) in read {
@@ -226,12 +234,14 @@ impl Written {
         if known.is_some() && name.is_empty() {
             return Err(format!("a {kind} has no name"));
         }
+        let namespace = document["metadata"]["namespace"].as_str().map(str::to_owned);
         if let Some(kind) = known {
-            let namespace = document["metadata"]["namespace"].as_str().map(str::to_owned);
             self.changes.push(RequestedChange { kind, namespace, name, change: Change::Apply(document) });
         } else if !document.is_null() {
             let kind = if kind.is_empty() { "a document without a kind" } else { &kind };
-            self.others.push(format!("{kind} {name}").trim_end().to_owned());
+            let object = format!("{kind} {name}").trim_end().to_owned();
+            self.applied.insert((namespace, object.clone()));
+            self.others.push(object);
         }
         Ok(())
     }
@@ -384,7 +394,7 @@ mod tests {
             json!({"apiVersion": "apps.example/v1", "kind": "NodeDeployment", "metadata": {"name": "other"}});
         let mut elsewhere = fleet("there");
         elsewhere["metadata"]["namespace"] = json!("prod");
-        let mut found = Written { changes: Vec::new(), others: Vec::new() };
+        let mut found = Written::default();
         let list = json!({"kind": "List", "items": [fleet("b"), node, elsewhere]});
         for document in [fleet("a"), list, other, Value::Null] {
             found.take(document).unwrap();

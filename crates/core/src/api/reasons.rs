@@ -89,6 +89,7 @@ pub enum Reason {
     BudgetsOverlap,
     LabelMissing,
     Rejected,
+    ReferencesUnread,
 }
 
 /// A condition type, a status, and the reasons that a condition may have with this status.
@@ -235,6 +236,7 @@ pub const EVENTS_OF_FLEETS: &[Reason] = &[
     Reason::NameTaken,
     Reason::BudgetsOverlap,
     Reason::Rejected,
+    Reason::ReferencesUnread,
 ];
 
 /// The reasons of the operator's events that only StatefulSetRollouts have. They also have those of fleets.

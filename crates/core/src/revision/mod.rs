@@ -10,6 +10,7 @@ pub mod drift;
 pub mod hash;
 mod hex;
 pub mod quantity;
+pub mod references;
 pub mod revisions;
 pub mod rollout;
 pub mod template;

@@ -19,14 +19,16 @@ pub fn creation_revision<'a>(
         Some(RolloutTarget::Revision(target)) => target,
         Some(RolloutTarget::Own) | None => facts.steady_revision(),
     };
+    let lacks_objects = facts.rollout.gate.lacks_objects();
     // Before the first completion there is no other revision.
-    let Some(current) = &facts.record.last_completed else { return Some(target) };
+    let Some(current) = &facts.record.last_completed else { return (!lacks_objects).then_some(target) };
     // A revision that is not stored, for example because the API server rejects it, cannot be used.
     if !facts.is_known(target) || current == target || ordinal < facts.held_below() {
         return Some(current);
     }
     // A fleet that is filled again after it was scaled to 0 has no node that an untested target could take down.
     if facts.record.scaled_to_zero
+        && !lacks_objects
         && facts.children.iter().all(|c| c.spec_hash != *current || !c.pod.ever_ready)
     {
         return Some(target);

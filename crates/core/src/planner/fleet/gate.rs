@@ -1,5 +1,5 @@
-//! What keeps a rollout from taking down nodes that serve: its windows, the fleets that come first, and how many may roll
-//! at the same time. Pure.
+//! What keeps a rollout from taking down nodes that serve: objects that its template names and that do not exist, its
+//! windows, the fleets that come first, and how many may roll at the same time. Pure.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -23,6 +23,8 @@ use crate::planner::window::Opening;
 /// What keeps a rollout from updating nodes, as its status records it.
 #[derive(AsRefStr, Clone, Copy, Debug, EnumString, Eq, PartialEq)]
 pub enum WaitingFor {
+    /// Objects that its template names and that do not exist.
+    Objects,
     /// A window of its spec.
     Window,
     /// The fleets in `after`.
@@ -39,6 +41,8 @@ pub enum Gate {
     /// It may.
     #[default]
     Open,
+    /// Objects that the new template names do not exist; which ones, in a sentence.
+    Missing(String),
     /// No window is open.
     Window(Opening),
     /// Fleets in `after` are not up to date; which ones, in a sentence.
@@ -57,6 +61,7 @@ impl Gate {
     pub fn sentence(&self) -> Option<String> {
         match self {
             Self::Open | Self::Person => None,
+            Self::Missing(sentence) => Some(format!("waiting for missing objects: {sentence}")),
             Self::Window(opening) => Some(opening.sentence()),
             Self::Predecessors(sentence) | Self::Turn(sentence) => Some(sentence.clone()),
             Self::Beginning => Some("waiting for the rollout to begin".to_owned()),
@@ -67,6 +72,12 @@ impl Gate {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         *self != Self::Open
+    }
+
+    /// True if it waits for objects that do not exist.
+    #[must_use]
+    pub fn lacks_objects(&self) -> bool {
+        matches!(self, Self::Missing(_))
     }
 
     /// When its window opens, if it waits for that.
@@ -254,8 +265,13 @@ pub(super) fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     rollout.window_opens_at = gate.opens_at();
     let waits = match gate {
         _ if matches!(rollout.stage, Stage::Promoting | Stage::Retiring) => None,
-        Gate::Window(_) if rollout.waiting_for.is_empty() && !facts.stands_at_gate(&target) => None,
+        Gate::Window(_) | Gate::Missing(_)
+            if rollout.waiting_for.is_empty() && !facts.stands_at_gate(&target) =>
+        {
+            None
+        }
         Gate::Window(_) => Some(WaitingFor::Window),
+        Gate::Missing(_) => Some(WaitingFor::Objects),
         Gate::Predecessors(_) => Some(WaitingFor::Predecessors),
         Gate::Turn(_) => Some(WaitingFor::Turn),
         Gate::Person => Some(WaitingFor::Person),

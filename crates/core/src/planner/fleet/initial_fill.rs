@@ -14,9 +14,10 @@ fn is_under_way(status: &NodeDeploymentStatus, facts: &FleetFacts) -> bool {
     status.rollout.is_none() && filling && facts.spec.replicas > 0 && !facts.terminating
 }
 
-/// True if the clock is stopped: the fleet is paused, or a hook runs, which has a clock of its own, or has failed.
+/// True if the clock is stopped: the fleet is paused, objects that its template names do not exist, or a hook runs, which
+/// has a clock of its own, or has failed.
 fn is_stopped(facts: &FleetFacts) -> bool {
-    facts.spec.paused || hooks::stop_the_clock(facts)
+    facts.spec.paused || facts.rollout.gate.lacks_objects() || hooks::stop_the_clock(facts)
 }
 
 /// Updates the clock: it restarts when one more node is updated or ready.

@@ -1,6 +1,7 @@
 //! The revision at which a missing node is created.
 
 use super::super::create::creation_revision;
+use super::super::gate::Gate;
 use super::*;
 
 use crate::api::{AtHook, HookPoint, RolloutHash};
@@ -206,4 +207,29 @@ fn new_node_waits_for_room_to_start_at_the_target() {
     let lost = fleet(3).wanting("v2").without(1).with(|f| f.record.existed = 2);
     let lost = lost.but(0, |c| c.granted("v2").rolling());
     assert_eq!(creation_revision(&lost, 1, Some(&rolling)), Some(&"v1".into()), "there is a higher one");
+}
+
+#[test]
+fn no_node_is_created_at_a_template_that_names_missing_objects() {
+    let rolling = to("v2");
+    let base = || fleet(3).wanting("v2").without(2);
+    let new = || base().with(|f| f.record.last_completed = None);
+    let again = || {
+        base().with(|f| {
+            f.record.scaled_to_zero = true;
+            f.children.clear();
+        })
+    };
+    let table = [
+        ("first creation", new(), None, Some("v2"), None),
+        ("filled again from nothing", again(), None, Some("v2"), Some("v1")),
+        ("room in a rollout", base(), Some(&rolling), Some("v2"), Some("v1")),
+        ("lost", fleet(3).without(2), None, Some("v1"), Some("v1")),
+    ];
+    for (what, facts, at, open, closed) in table {
+        let revision = |facts: &FleetFacts| creation_revision(facts, 2, at).map(ToString::to_string);
+        assert_eq!(revision(&facts).as_deref(), open, "{what}");
+        let facts = facts.with(|f| f.rollout.gate = Gate::Missing("Secret tls".to_owned()));
+        assert_eq!(revision(&facts).as_deref(), closed, "{what}, objects are missing");
+    }
 }
