@@ -165,11 +165,10 @@ impl Scenario {
         all
     }
 
-    /// Rollouts for which one window is too short. In one of them the clock is set forward by an hour meanwhile.
+    /// Rollouts that wait for windows. In one of them the clock is set forward by an hour meanwhile.
     fn in_windows() -> Vec<Self> {
         let of = |word: &str, nodes| Self {
             windows: Some("UTC"),
-            min_ready_seconds: 25,
             ..Self::new(format!("windows/{word}/{nodes}"), Change::Image, nodes, 1, false)
         };
         let set = Self::blue_green("windows/blue-green/2", Change::Image, 2);
@@ -177,7 +176,7 @@ impl Scenario {
             of("in-place", 4),
             Self { windows: Some(ZONE_OF_CHANGED_CLOCK), ..of("changed-clock", 4) },
             Self { hooks: true, ..of("hooks", 3) },
-            Self { windows: Some("UTC"), min_ready_seconds: 25, ..set },
+            Self { windows: Some("UTC"), ..set },
             Self { stateful_sets: &[("ledger", 3)], ..of("held", 3) },
         ]
     }

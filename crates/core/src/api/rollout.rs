@@ -58,8 +58,8 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub not_counted_since: Option<DateTime<Utc>>,
-    /// What keeps the rollout from updating nodes: Window, Predecessors (`after`), Turn (`--max-rollouts`) or Person; absent if
-    /// nothing does. Such a rollout does not count for `--max-rollouts`.
+    /// The reason why the rollout updates no nodes: Objects, Window, Predecessors (`after`), Turn (`--max-rollouts`) or Person; absent
+    /// if there is none. Such a rollout does not count for `--max-rollouts`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub waiting_for: String,
     /// The time at which the next window opens; absent while one is open.

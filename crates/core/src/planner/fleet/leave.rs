@@ -76,40 +76,49 @@ fn those_with_room<'a>(
     let (down, others): (Vec<&ChildFacts>, Vec<&ChildFacts>) = candidates.partition(|c| c.is_down());
     let (running, broken): (Vec<&ChildFacts>, Vec<&ChildFacts>) =
         down.into_iter().partition(|c| c.main_container_runs());
-    let mut go: Vec<NodeName> = broken.iter().map(|c| c.name.clone()).collect();
-    for child in running {
-        let counts = i32::from(child.is_moving(None) && !child.leave.asked);
-        if room.has_room(facts, child, |out| out.moving, counts) {
-            room.add(&child.domain, Out { moving: 1 - counts, disrupted: 0 });
-            go.push(child.name.clone());
-        }
-    }
     let (serving, out): (Vec<&ChildFacts>, Vec<&ChildFacts>) =
         others.into_iter().partition(|c| c.state().is_undisturbed());
-    // They count from when they leave: several of them would keep each other, and nothing but their removal ends that.
-    let one = |disrupted| Out { moving: 0, disrupted };
-    for child in &out {
-        room.add(&child.domain, one(-1));
-    }
-    let mut left = Vec::new();
-    for child in out {
-        if room.has_room(facts, child, |out| out.disrupted, 0) {
-            room.add(&child.domain, one(1));
-            go.push(child.name.clone());
-        } else {
-            left.push(child);
-        }
-    }
-    for child in left {
-        room.add(&child.domain, one(1));
-    }
-    for child in serving {
-        if room.has_room(facts, child, |out| out.disrupted, 0) {
-            room.add(&child.domain, one(1));
-            go.push(child.name.clone());
-        }
-    }
+    let mut go: Vec<NodeName> = broken.iter().map(|c| c.name.clone()).collect();
+    go.extend(one_after_another(
+        facts,
+        &mut room,
+        &running,
+        |out| &mut out.moving,
+        |child| child.is_moving(None) && !child.leave.asked,
+    ));
+    go.extend(one_after_another(facts, &mut room, &out, |out| &mut out.disrupted, |_| true));
+    go.extend(one_after_another(facts, &mut room, &serving, |out| &mut out.disrupted, |_| false));
     go
+}
+
+/// The candidates that find room, which each takes. Those that count already count only once they leave: several of them would
+/// keep each other, and nothing but their removal may end that.
+fn one_after_another(
+    facts: &FleetFacts,
+    room: &mut ByDomain<Out>,
+    candidates: &[&ChildFacts],
+    field: impl Fn(&mut Out) -> &mut i32,
+    counts: impl Fn(&ChildFacts) -> bool,
+) -> Vec<NodeName> {
+    let add = |room: &mut ByDomain<Out>, child: &ChildFacts, number: i32| {
+        let mut out = Out::default();
+        *field(&mut out) = number;
+        room.add(&child.domain, out);
+    };
+    for child in candidates.iter().filter(|child| counts(child)) {
+        add(room, child, -1);
+    }
+    let (go, stay): (Vec<&ChildFacts>, Vec<&ChildFacts>) = candidates.iter().partition(|child| {
+        let has_room = room.has_room(facts, child, |out| *field(&mut { *out }), 0);
+        if has_room {
+            add(room, child, 1);
+        }
+        has_room
+    });
+    for child in stay.iter().filter(|child| counts(child)) {
+        add(room, child, 1);
+    }
+    go.iter().map(|child| child.name.clone()).collect()
 }
 
 /// The removal of nodes that do not serve. They leave together.

@@ -83,6 +83,11 @@ fn highest_ordinal_is_requested_to_leave_when_the_wave_has_room() {
             &["db-4", "db-3"],
         ),
         (
+            "one after another if they move themselves",
+            shrunk().but(3, |c| c.half_running().rolling()).but(4, |c| c.half_running().rolling()),
+            &["db-4"],
+        ),
+        (
             "who is down takes no room that is left",
             shrunk().at_most(2).but(3, ChildFacts::down),
             &["db-3", "db-4"],
