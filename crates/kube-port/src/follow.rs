@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures::StreamExt;
 use kube::api::{Api, DynamicObject};
@@ -12,11 +13,16 @@ use kube::{Client, ResourceExt};
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::watch::paced;
 use crate::workqueue::Request;
 use crate::{Cluster, ClusterError, Key, Kind};
+use windlass_clock::monotonic;
 use windlass_core::revision::config::{ConfigKind, ConfigReference, digest_of};
+
+/// How long an answer counts that no watch corrects: without the right to watch, or if the object could not be read.
+pub const ASK_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 /// A followed object: its namespace, and what it is.
 type Place = (String, ConfigReference);
@@ -37,6 +43,8 @@ pub enum Answer {
 pub struct Followed {
     client: Option<Client>,
     fleets: OnceLock<UnboundedSender<Request>>,
+    /// What each fleet follows, as far as it follows anything.
+    wanted: Mutex<HashMap<Key, Vec<ConfigReference>>>,
     objects: Mutex<HashMap<Place, Object>>,
 }
 
@@ -48,8 +56,10 @@ struct Object {
     version: String,
     /// The number of changes that the watch has seen.
     changes: u64,
-    /// The last answer, and the number of changes before it was asked for.
-    answer: Option<(u64, Answer)>,
+    /// True if the watch has listed it, so that it reports each change.
+    is_watched: bool,
+    /// The last answer, the number of changes before it was asked for, and when that was.
+    answer: Option<(u64, Instant, Answer)>,
 }
 
 /// A watch that ends with its object.
@@ -80,10 +90,16 @@ impl Followed {
 
     /// Follows these objects for a fleet, and no others. An object that no fleet follows any more is forgotten.
     pub fn follow(self: &Arc<Self>, fleet: &Key, wanted: &[ConfigReference]) {
-        let mut objects = self.objects();
-        if wanted.is_empty() && objects.is_empty() {
+        let mut known = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.get(fleet).map_or(&[][..], Vec::as_slice) == wanted {
             return;
         }
+        if wanted.is_empty() {
+            known.remove(fleet);
+        } else {
+            known.insert(fleet.clone(), wanted.to_vec());
+        }
+        let mut objects = self.objects();
         for ((namespace, reference), object) in objects.iter_mut() {
             if *namespace == fleet.namespace && !wanted.contains(reference) {
                 object.followers.remove(fleet);
@@ -143,8 +159,9 @@ impl Followed {
     fn saw(&self, place: &Place, version: &str) {
         let mut objects = self.objects();
         let Some(object) = objects.get_mut(place) else { return };
+        object.is_watched = true;
         // A refusal may be over: the watch works.
-        let is_refused = matches!(object.answer, Some((_, Answer::Refused(_))));
+        let is_refused = matches!(object.answer, Some((_, _, Answer::Refused(_))));
         if object.version == version && !is_refused {
             return;
         }
@@ -168,12 +185,13 @@ impl Followed {
         let mut found = BTreeMap::new();
         for reference in wanted {
             let place = (namespace.to_owned(), reference.clone());
-            let (changes, known) = match self.objects().get(&place) {
-                Some(object) => (object.changes, object.answer.clone()),
-                None => (0, None),
+            let (changes, is_watched, known) = match self.objects().get(&place) {
+                Some(object) => (object.changes, object.is_watched, object.answer.clone()),
+                None => (0, false, None),
             };
-            if let Some((asked, answer)) = known
+            if let Some((asked, at, answer)) = known
                 && asked == changes
+                && ((is_watched && !matches!(answer, Answer::Refused(_))) || at.elapsed() < ASK_AGAIN_AFTER)
             {
                 found.insert(reference.clone(), answer);
                 continue;
@@ -185,7 +203,7 @@ impl Followed {
                 Err(error) => return Err(error),
             };
             if let Some(object) = self.objects().get_mut(&place) {
-                object.answer = Some((changes, answer.clone()));
+                object.answer = Some((changes, monotonic(), answer.clone()));
                 // The watch need not report what was read here.
                 if object.changes == changes {
                     object.version = version;

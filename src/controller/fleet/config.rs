@@ -1,24 +1,30 @@
 //! The data of the ConfigMaps and Secrets that a fleet's pod template names: a digest of it is a part of the template.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tracing::warn;
+
+use crate::api::Stage;
 use crate::api::conditions::{self, STALLED};
 use crate::cache::Sighting;
 use crate::controller::{Context, ReconcileError};
 use crate::revision::config::{self, ConfigReference};
-use windlass_kube_port::follow::Answer;
-use windlass_kube_port::observed::ObservedFleet;
+use windlass_kube_port::follow::{ASK_AGAIN_AFTER, Answer};
+use windlass_kube_port::observed::{ObservedFleet, ObservedNode};
 
 /// How long a change is left alone: several objects may be applied one after the other, and kubelets have to see it, too.
 const SETTLES_IN: Duration = Duration::from_secs(5);
+/// The requeue delay after a read that failed.
+const LOOK_AGAIN_SOON: Duration = Duration::from_secs(5);
 
 /// The digest that a reconcile works with.
 #[derive(Default)]
 pub(super) struct Config {
     /// The digest; `None` if the template names no objects.
     pub(super) digest: Option<String>,
-    /// When a change is taken over, if one is left alone.
-    pub(super) settles_in: Option<Duration>,
+    /// When to look again, if a change is left alone, or an object could not be read.
+    pub(super) look_again: Option<Duration>,
     /// Which object cannot be read, in a sentence.
     pub(super) unread: Option<String>,
 }
@@ -33,11 +39,29 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
     if named.is_empty() {
         return Ok(Config::default());
     }
+    // A status that was lost is no change of the data: the nodes say what they were created with.
+    let of_nodes = || {
+        let nodes = cx.view.nodes.group(&meta.namespace, &meta.uid);
+        let digest = |node: &Arc<ObservedNode>| {
+            let digest = config::digest_in(&node.spec.as_ref().ok()?.pod_template).to_owned();
+            (!digest.is_empty()).then_some(digest)
+        };
+        nodes.iter().find_map(digest).unwrap_or_default()
+    };
     let recorded = status.config_digest.as_str();
+    let recorded = if recorded.is_empty() { of_nodes() } else { recorded.to_owned() };
+    let recorded = recorded.as_str();
+    let is_new = recorded.is_empty() || status.observed_generation != meta.generation;
     let answers = match cx.followed.read(cx.cluster.as_ref(), &meta.namespace, &named).await {
         Ok(answers) => answers,
-        Err(_) if !recorded.is_empty() => {
-            return Ok(Config { digest: Some(recorded.to_owned()), ..Config::default() });
+        // Nothing else would report the change again.
+        Err(error) if !is_new => {
+            warn!(fleet = %meta.key(), %error, "a ConfigMap or Secret cannot be read; will retry");
+            return Ok(Config {
+                digest: Some(recorded.to_owned()),
+                look_again: Some(LOOK_AGAIN_SOON),
+                ..Config::default()
+            });
         }
         Err(error) => return Err(ReconcileError::Observe(error)),
     };
@@ -52,23 +76,32 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
         Answer::Digest(_) | Answer::Missing => None,
     });
     let live = config::compose(&named, recorded, seen);
+    let again =
+        answers.values().any(|answer| matches!(answer, Answer::Refused(_))).then_some(ASK_AGAIN_AFTER);
     let differs = Sighting::ConfigDiffers(live.clone());
     let is_stalled = conditions::is_true(&status.conditions, STALLED);
-    let is_moving = status.rollout.as_ref().is_some_and(|rollout| rollout.nodes.updated > 0) && !is_stalled;
-    let is_new = recorded.is_empty() || status.observed_generation != meta.generation;
-    let waits = if live == recorded {
+    // Where the clock stands, the rollout waits for something that may take long.
+    let is_moving = status.rollout.as_ref().is_some_and(|rollout| {
+        rollout.nodes.updated > 0 && !rollout.progress_paused && rollout.stage != Stage::Retiring
+    });
+    let left = if live == recorded {
         cx.sightings.end(&meta.uid, &differs);
         None
-    } else if is_moving {
-        Some(None)
     } else if is_new {
         None
+    } else if is_moving && !is_stalled {
+        // The end of the rollout causes another reconcile.
+        Some(None)
     } else {
         let left = SETTLES_IN.saturating_sub(cx.sightings.elapsed(&meta.uid, differs));
         (!left.is_zero()).then_some(Some(left))
     };
-    Ok(match waits {
-        Some(settles_in) => Config { digest: Some(recorded.to_owned()), settles_in, unread },
-        None => Config { digest: Some(live), settles_in: None, unread },
+    Ok(match left {
+        Some(left) => Config {
+            digest: Some(recorded.to_owned()),
+            look_again: left.into_iter().chain(again).min(),
+            unread,
+        },
+        None => Config { digest: Some(live), look_again: again, unread },
     })
 }

@@ -151,6 +151,40 @@ fn data_and_template_at_once_are_one_rollout() {
 }
 
 #[test]
+fn data_and_template_in_the_middle_of_a_rollout_are_one_target() {
+    play(|w| async move {
+        w.create(config("1")).await;
+        w.create(secret("a")).await;
+        let mut fleet = following(fleet(4, json!({"type": "InPlace"})), BOTH);
+        fleet["spec"]["minReadySeconds"] = json!(20);
+        w.serve(fleet).await;
+        w.image("db:2").await;
+        w.until("two nodes are updated", |status| status["rollout"]["nodes"]["updated"] == 2).await;
+        set(&w, CONFIG_MAP, "db-conf", json!({"size": "2"})).await;
+        w.image("db:3").await;
+        w.until("it is complete", |s| is_up_to_date(s) && w.images().iter().all(|pod| pod.ends_with("db:3")))
+            .await;
+        w.rest(120).await;
+        let status = w.status();
+        assert_eq!(status["history"].as_array().map(Vec::len), Some(2), "{}", to_text(&status));
+    });
+}
+
+#[test]
+fn lost_status_of_a_fleet_whose_object_is_gone_restarts_nothing() {
+    play(|w| async move {
+        let before = serve(&w, 2).await;
+        let pods = uids(&w);
+        w.delete(SECRET, "db-tls").await;
+        w.kill_operator();
+        w.patch_status(&json!({"status": {"configDigest": null}})).await;
+        w.start_operator();
+        w.rest(60).await;
+        assert_eq!((digests(&w), uids(&w)), (before, pods));
+    });
+}
+
+#[test]
 fn secret_that_is_renewed_often_does_not_keep_a_rollout_from_ending() {
     play(|w| async move {
         w.create(config("1")).await;
@@ -175,9 +209,7 @@ fn bad_data_stops_at_the_first_node_and_the_fix_gets_through() {
     play(|w| async move {
         let before = serve(&w, 3).await;
         let pods = uids(&w);
-        for pod in ["db-2-0"] {
-            w.steer(pod, "crash-loop").await;
-        }
+        w.steer("db-2-0", "crash-loop").await;
         set(&w, CONFIG_MAP, "db-conf", json!({"size": "bad"})).await;
         w.until("it is stalled", |status| condition(status, "Stalled") == "True/NoProgress").await;
         assert_eq!(uids(&w)[..2], pods[..2], "the others are kept");

@@ -127,7 +127,7 @@ fn secret_deleted_in_a_rollout_keeps_the_nodes_that_serve() {
             w.change(with_secret("db:2")).await;
             w.until("the first node is updated", |s| s["rollout"]["nodes"]["updated"] == 1).await;
             w.delete(SECRET, "db-tls").await;
-            let status = w.until("the rollout waits", |s| s["rollout"]["waiting"] == true).await;
+            let status = w.until("the rollout waits", |s| s["rollout"]["waitingFor"] == "Objects").await;
             assert!(is_invalid(&status), "{}", to_text(&status));
             assert_eq!(text(&status["rollout"], "message"), format!("waiting for missing objects: {SAYS}"));
             let (before, updated) = (pods(&w), at(&w, "db:2"));

@@ -96,7 +96,8 @@ pub struct NodeDeploymentSpec {
 #[serde(rename_all = "camelCase")]
 pub struct Creation {
     /// The maximum number of nodes that exist and were never Ready: more are created once some of these are Ready. It applies to the
-    /// first creation, to more replicas and to new sets of nodes, and not to nodes that were lost. Defaults to all.
+    /// first creation, to more replicas and to new sets of nodes, and not to nodes that were lost or to HardFork. If nodes become Ready
+    /// only together, it must not be lower than that number. Defaults to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "i32", range(min = 1, max = 10_000))]
     pub max_initializing: Option<i32>,

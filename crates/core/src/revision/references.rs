@@ -77,6 +77,11 @@ pub fn references(template: &Value, claims: &[Value]) -> Vec<Reference> {
             found.add_container(container);
         }
     }
+    // Its driver makes Secrets from the volume, once a pod mounts it.
+    let makes_secrets = |volume: &Value| volume["csi"]["driver"] == "secrets-store.csi.k8s.io";
+    if list(&spec["volumes"]).any(makes_secrets) {
+        found.list.retain(|reference| reference.kind != Referent::Secret);
+    }
     found.list
 }
 

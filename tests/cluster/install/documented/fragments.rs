@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::runner::SAMPLE;
+use windlass_harness::kit::with;
 
 /// Fleets of each strategy.
 fn strategies() -> [Value; 3] {
@@ -55,6 +56,16 @@ pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
         let mut whole = fleet(&strategies()[0], &sidecar);
         whole["spec"]["template"]["spec"]["podTemplate"] = template.clone();
         return vec![vec![whole]];
+    }
+    if let Some(in_place) = part.get("inPlace") {
+        return vec![vec![fleet(&json!({"type": "InPlace", "inPlace": in_place}), &sidecar)]];
+    }
+    if let Some(last) = part.get("last") {
+        let strategy = json!({"type": "InPlace", "inPlace": {"order": {"last": last}}});
+        return vec![vec![fleet(&strategy, &sidecar)]];
+    }
+    if part.contains_key("metadata") || part.contains_key("spec") {
+        return vec![vec![with(fleet(&strategies()[0], &sidecar), &Value::Object(part.clone()))]];
     }
     if let Some(sidecar) = part.get("sidecar") {
         return vec![vec![fleet(&strategies()[0], sidecar)]];

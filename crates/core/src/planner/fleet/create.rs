@@ -70,14 +70,19 @@ pub fn may_start(facts: &FleetFacts, ordinal: i32) -> bool {
         set.strategy == Strategy::HardFork && set.entrant == facts.set && set.stage != Stage::Retiring
     });
     let Some(most) = facts.spec.max_initializing.filter(|_| !is_fork) else { return true };
-    let starting =
-        facts.wanted().filter(|child| !child.pod.ever_ready && !child.controller.suspended).count();
+    let is_starting = |child: &&ChildFacts| {
+        !child.pod.ever_ready
+            && !child.terminating
+            && !child.controller.suspended
+            && child.state() != NodeState::NeverStarted
+    };
+    let starting = facts.wanted().filter(is_starting).count();
     was_there(facts, ordinal) || starting < usize::try_from(most).unwrap_or(1)
 }
 
 /// True if a missing node existed before.
 fn was_there(facts: &FleetFacts, ordinal: i32) -> bool {
-    ordinal < facts.record.existed || facts.children.iter().any(|child| child.ordinal > ordinal)
+    ordinal < facts.record.existed || facts.wanted().any(|child| child.ordinal > ordinal)
 }
 
 /// True if a node cannot run the target. A pod that finds no machine, for example before its claims are bound, says nothing

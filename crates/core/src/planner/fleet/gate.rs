@@ -179,8 +179,10 @@ impl FleetFacts {
                 Clause::RunsTarget | Clause::NeverReady => false,
                 // The target is new to it, and it may be down for a moment only, or about to come back.
                 Clause::Failed | Clause::Down | Clause::InFlightUnspent => {
-                    let may_pass = !child.pod.failed || finds_no_machine(child);
-                    self.holds_completed(child) && !is_completed && may_pass
+                    // A template whose objects are missing repairs nothing.
+                    let lacks_objects = matches!(self.rollout.gate, Gate::Missing(_));
+                    let waits = !child.pod.failed || finds_no_machine(child) || lacks_objects;
+                    self.holds_completed(child) && !is_completed && waits
                 }
                 Clause::Serving => self.holds_completed(child) || !is_completed,
             }

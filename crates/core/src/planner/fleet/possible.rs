@@ -1,5 +1,6 @@
 //! Finds update strategies that cannot be carried out, as far as the spec alone shows it.
 
+use crate::api::names::ANNOTATION_RESTART_ON;
 use crate::api::{NodeDeploymentSpec, StrategyType};
 use crate::revision::config;
 
@@ -8,8 +9,16 @@ use crate::revision::config;
 #[must_use]
 pub fn why_not(spec: &NodeDeploymentSpec) -> Option<String> {
     let strategy = &spec.update_strategy;
-    if let Err(sentence) = config::references(&spec.template.spec.pod_template) {
-        return Some(sentence);
+    match config::references(&spec.template.spec.pod_template) {
+        Err(sentence) => return Some(sentence),
+        // A Secret that is renewed must not make the old nodes halt.
+        Ok(named) if !named.is_empty() && strategy.strategy() == Some(StrategyType::HardFork) => {
+            return Some(format!(
+                "template: annotation {ANNOTATION_RESTART_ON} is not possible with HardFork, where each new template halts \
+                 the old nodes: remove it"
+            ));
+        }
+        Ok(_) => {}
     }
     match strategy.strategy() {
         None => Some(format!(
