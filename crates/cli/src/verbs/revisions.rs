@@ -252,9 +252,16 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
         None => default_revision(fleet, stored, is_wanted)?,
     };
     if is_wanted(chosen) {
+        let has_config = chosen.data != written(chosen);
+        let data = "; the data of its ConfigMaps and Secrets does not go back with it: restore that at its source, or \
+                    name another revision with --to";
         return Ok(Change::already(
             "rollback",
-            format!("its template is already that of revision {}", chosen.number),
+            format!(
+                "its template is already that of revision {}{}",
+                chosen.number,
+                if has_config { data } else { "" }
+            ),
         ));
     }
     let mut message = format!("rolled back to revision {} ({})", chosen.number, image(&chosen.data));
@@ -331,7 +338,7 @@ fn default_revision<'a>(
     // Repeating the command while the rollback is under way, or waits for a promotion, is the same request.
     let goes_back = matches!(
         status["rollout"]["cause"].as_str(),
-        Some("TemplateChanged" | "Superseded" | "RetryRequested")
+        Some("TemplateChanged" | "ConfigChanged" | "Superseded" | "RetryRequested")
     ) && status["rollout"]["stage"] != "Retiring";
     match completed {
         Some(index) if !is_wanted(&stored[index]) || goes_back => Ok(&stored[index]),

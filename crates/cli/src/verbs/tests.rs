@@ -368,6 +368,36 @@ fn rollback_selects_last_completed_or_named_revision() {
     }
 }
 
+/// Windlass cannot restore data, and an older template is another release than the one that worked with it.
+#[test]
+fn rollback_of_changed_data_selects_no_older_release() {
+    let named = json!({"metadata": {"annotations": {"windlass.dev/restart-on": "configmap/conf"}}});
+    let with_data = |number: i64, image: &str, digest: &str| {
+        let mut revision = stored(number, image);
+        let mut data = revision.data.to_value();
+        json_patch::merge(&mut data["podTemplate"], &named);
+        revision.data = RevisionData::from_value(&data).unwrap().with_config(digest);
+        revision
+    };
+    let revisions =
+        vec![with_data(1, "db:1", "conf:a"), with_data(2, "db:2", "conf:a"), with_data(3, "db:2", "conf:b")];
+    let ended = |revision: &StoredRevision| json!({"targetHash": revision.data.rollout_hash(""), "outcome": "Complete"});
+    let history: Vec<Value> = revisions.iter().map(ended).collect();
+    let under_way = json!({"cause": "ConfigChanged", "stage": "Updating"});
+    for (current, rollout, history) in
+        [("db-2", under_way, &history[..2]), ("db-3", Value::Null, &history[..])]
+    {
+        let spec = json!({"template": {"spec": {"podTemplate": named}}});
+        let fleet = fleet(&json!({"spec": spec, "status": {
+            "rollout": rollout, "currentRevision": current, "history": history}}));
+        let change = rollback(&fleet, &revisions, None).unwrap();
+        assert!(change.write.is_none(), "{current}");
+        let expected =
+            "its template is already that of revision 2; the data of its ConfigMaps and Secrets does";
+        assert!(change.message.contains(expected), "{}", change.message);
+    }
+}
+
 #[test]
 fn history_lists_each_revision_with_its_changes() {
     let fleet = fleet(&json!({"status": {
