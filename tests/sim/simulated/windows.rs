@@ -29,6 +29,18 @@ async fn open_later(w: &World, opens_in: i64, minutes: i64) {
     w.until("the windows are known", is_observed).await;
 }
 
+/// Opens the window of a rollout to db:2 early, and waits until one of three nodes is updated.
+async fn begin_in_opened_window(w: &World) {
+    let mut fleet = fleet(3, json!({"type": "InPlace"}));
+    fleet["spec"]["minReadySeconds"] = json!(30);
+    w.serve(fleet).await;
+    open_later(w, 600, 10).await;
+    w.image("db:2").await;
+    let status = w.until("it waits", waits).await;
+    w.annotate("windlass.dev/open-window", text(&status["plan"], "id")).await;
+    w.until("the first node is updated", |status| status["rollout"]["nodes"]["updated"] == 1).await;
+}
+
 fn is_observed(status: &Value) -> bool {
     status["observedGeneration"].as_i64() > Some(1) && is_up_to_date(status)
 }
@@ -195,14 +207,7 @@ fn person_opens_the_window_of_one_rollout() {
 #[test]
 fn opened_window_is_not_that_of_the_next_target() {
     play(|w| async move {
-        let mut fleet = fleet(3, json!({"type": "InPlace"}));
-        fleet["spec"]["minReadySeconds"] = json!(30);
-        w.serve(fleet).await;
-        open_later(&w, 600, 10).await;
-        w.image("db:2").await;
-        let status = w.until("it waits", waits).await;
-        w.annotate("windlass.dev/open-window", text(&status["plan"], "id")).await;
-        w.until("the first node is updated", |status| status["rollout"]["nodes"]["updated"] == 1).await;
+        begin_in_opened_window(&w).await;
         w.image("db:3").await;
         w.rest(10 * 60).await;
         let status = w.status();
@@ -244,14 +249,7 @@ fn nodes_that_fail_outside_of_a_window_try_the_new_target_one_at_a_time() {
 #[test]
 fn opened_window_holds_when_the_plan_of_the_rollout_is_replaced() {
     play(|w| async move {
-        let mut fleet = fleet(3, json!({"type": "InPlace"}));
-        fleet["spec"]["minReadySeconds"] = json!(30);
-        w.serve(fleet).await;
-        open_later(&w, 600, 10).await;
-        w.image("db:2").await;
-        let status = w.until("it waits", waits).await;
-        w.annotate("windlass.dev/open-window", text(&status["plan"], "id")).await;
-        w.until("the first node is updated", |status| status["rollout"]["nodes"]["updated"] == 1).await;
+        begin_in_opened_window(&w).await;
         // The operator forgets everything, and a person edits a node: the plan is replaced.
         w.kill_operator();
         w.merge(super::sets::world::NODE, "db-2", &json!({"spec": {"grantedHash": "sha256:0"}})).await;

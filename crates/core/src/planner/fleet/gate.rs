@@ -180,8 +180,8 @@ impl FleetFacts {
                 // The target is new to it, and it may be down for a moment only, or about to come back.
                 Clause::Failed | Clause::Down | Clause::InFlightUnspent => {
                     // A template whose objects are missing repairs nothing.
-                    let lacks_objects = matches!(self.rollout.gate, Gate::Missing(_));
-                    let waits = !child.pod.failed || finds_no_machine(child) || lacks_objects;
+                    let waits =
+                        !child.pod.failed || finds_no_machine(child) || self.rollout.gate.lacks_objects();
                     self.holds_completed(child) && !is_completed && waits
                 }
                 Clause::Serving => self.holds_completed(child) || !is_completed,
