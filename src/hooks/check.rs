@@ -31,7 +31,7 @@ const OURS: [&str; 10] = [
 pub fn check(hook: &Hook, rules: &HookRules) -> Result<(), String> {
     let checked = match hook.action() {
         Some(HookAction::Http(http)) => check_http(http, hook.at, rules),
-        Some(HookAction::Job(job)) => check_job(job),
+        Some(HookAction::Job(job)) => check_job(job, hook.at),
         Some(HookAction::Query(query)) => check_query(query, hook.at, rules),
         Some(HookAction::Wait(wait)) => check_wait(wait, hook.timeout_seconds()),
         Some(HookAction::Approval) => Ok(()),
@@ -118,11 +118,20 @@ fn check_wait(wait: &WaitHook, timeout: Option<i64>) -> Result<(), String> {
 }
 
 /// The rest of a Job is validated by a dry run on the API server.
-fn check_job(job: &JobHook) -> Result<(), String> {
-    if job.template.is_object() && job.template["template"]["spec"]["containers"].is_array() {
-        return Ok(());
+fn check_job(job: &JobHook, at: HookPoint) -> Result<(), String> {
+    let pod = &job.template["template"]["spec"];
+    if !job.template.is_object() || !pod["containers"].is_array() {
+        return Err(
+            "job.template has to be a JobSpec, with containers in template.spec.containers".to_owned()
+        );
     }
-    Err("job.template has to be a JobSpec, with containers in template.spec.containers".to_owned())
+    let volumes = pod["volumes"].as_array().into_iter().flatten();
+    for claim in volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str()) {
+        let field = format!("the claimName {claim:?} of job.template");
+        let filled = Filled::parse(claim).map_err(|why| format!("{field} {why}"))?;
+        are_there(&field, filled.values(), at)?;
+    }
+    Ok(())
 }
 
 /// An absent expression is empty.
@@ -141,7 +150,8 @@ fn are_there(field: &str, mut values: impl Iterator<Item = ValueName>, at: HookP
 #[must_use]
 pub fn is_there(value: ValueName, at: HookPoint) -> bool {
     match value {
-        ValueName::Node | ValueName::Ordinal | ValueName::Pod | ValueName::PodIp => at.is_of_node(),
+        ValueName::Node | ValueName::Ordinal | ValueName::Pod => at.is_of_node(),
+        ValueName::PodIp => at.is_of_node() && at != HookPoint::BeforeCreate,
         // A node that is removed has no target.
         ValueName::TargetHash => at != HookPoint::BeforeRemove,
         ValueName::Fleet

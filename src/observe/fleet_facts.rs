@@ -12,8 +12,8 @@ use crate::api::names::{
     ANNOTATION_RESTARTED_AT, ANNOTATION_RETRY, LABEL_DEPLOYMENT, LABEL_SET, place_of,
 };
 use crate::api::{
-    Ending, Groups, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, Promotion, RestartTime, Rollout,
-    RolloutHash, SetName, StrategyType,
+    Ending, Groups, HookPoint, NodeDeploymentStatus, NodeName, OnHookFailure, PlanId, Promotion, RestartTime,
+    Rollout, RolloutHash, SetName, StrategyType,
 };
 use crate::engine::Plan;
 use crate::planner::fleet::facts::{
@@ -133,6 +133,10 @@ impl FleetScope {
             halt_height: spec.halt_height(),
             steps: self.spec.update_strategy.in_place.as_ref().map(|s| s.steps.clone()).unwrap_or_default(),
             max_initializing: spec.creation.and_then(|creation| creation.max_initializing),
+            creation_hooks: HookPoint::OF_NEW_NODES
+                .into_iter()
+                .filter(|point| spec.update_strategy.hooks.iter().any(|hook| hook.at == *point))
+                .collect(),
             groups: Groups::Together,
         }
     }

@@ -46,6 +46,9 @@ impl FleetScope {
         if let Some(sentence) = &self.missing {
             return Some(Gate::Missing(sentence.clone()));
         }
+        if facts.rollout.now.cause().is_some_and(Cause::only_creates) {
+            return None;
+        }
         let is_opened = self.open_window().is_some() || rollout.is_some_and(|rollout| rollout.window_opened);
         if !is_opened && let State::Closed(opening) = window::state(&strategy.windows, self.now) {
             return Some(Gate::Window(opening));

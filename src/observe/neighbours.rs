@@ -228,8 +228,8 @@ impl Neighbours {
             let rolls = rollout.waiting_for.is_empty() || has_begun();
             let is_earlier = (rollout.started_at, &place) < (turn.began, &own);
             let queues = rollout.waiting_for.parse() == Ok(WaitingFor::Turn) && is_earlier;
-            if place != own && (rolls || queues) {
-                let cause = rollout.cause.parse().unwrap_or(Cause::TemplateChanged);
+            let cause = rollout.cause.parse().unwrap_or(Cause::TemplateChanged);
+            if place != own && !cause.only_creates() && (rolls || queues) {
                 ahead.push((!rolls, rollout.started_at, place, cause));
             }
         };

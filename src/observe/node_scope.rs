@@ -215,14 +215,8 @@ impl NodeScope {
                 "waiting for pod {name} of an earlier StatefulSet with this name to terminate"
             ));
         }
-        let claims = claim_names(node).into_iter();
-        let claims: Vec<Arc<ObservedClaim>> =
-            claims.filter_map(|name| self.view.claims.get(&Key::new(&node.meta.namespace, name))).collect();
-        let goes_with_earlier = |claim: &Meta| {
-            let is_own = claim.owners.iter().any(|owner| owner.uid == node.meta.uid);
-            !is_own && claim.owners.iter().any(|owner| is_earlier_node(owner, &node.meta))
-        };
-        if let Some(claim) = claims.iter().find(|claim| goes_with_earlier(&claim.meta)) {
+        let claims: Vec<Arc<ObservedClaim>> = self.claims(node).collect();
+        if let Some(claim) = claims.iter().find(|claim| goes_with_earlier(&claim.meta, &node.meta)) {
             let name = &claim.meta.name;
             return Some(format!(
                 "waiting for PersistentVolumeClaim {name} to be deleted with the earlier node with this name"
@@ -232,6 +226,29 @@ impl NodeScope {
         let claim = claims.iter().find(|claim| claim.meta.terminating && pod.is_none())?;
         let name = &claim.meta.name;
         Some(format!("waiting for the deletion of PersistentVolumeClaim {name} to complete"))
+    }
+
+    /// The node's volume claims that exist.
+    fn claims<'a>(&'a self, node: &'a ObservedNode) -> impl Iterator<Item = Arc<ObservedClaim>> + 'a {
+        let names = claim_names(node).into_iter();
+        names.filter_map(|name| self.view.claims.get(&Key::new(&node.meta.namespace, name)))
+    }
+
+    /// Those of them that neither are being deleted nor are about to be, with an earlier node of this name.
+    pub fn staying_claims<'a>(
+        &'a self,
+        node: &'a ObservedNode,
+    ) -> impl Iterator<Item = Arc<ObservedClaim>> + 'a {
+        self.claims(node)
+            .filter(|claim| !claim.meta.terminating && !goes_with_earlier(&claim.meta, &node.meta))
+    }
+
+    /// The names of the node's volume claims that do not exist.
+    #[must_use]
+    pub fn missing_claims(&self, node: &ObservedNode) -> Vec<String> {
+        let is_missing =
+            |name: &String| self.view.claims.get(&Key::new(&node.meta.namespace, name)).is_none();
+        claim_names(node).into_iter().filter(is_missing).collect()
     }
 
     fn live(&self, node: &ObservedNode, set: &ObservedStatefulSet) -> LiveStatefulSet {
@@ -435,6 +452,12 @@ pub fn is_deleted_with(claim: &Meta, node: &Meta) -> bool {
             || (owner.kind == Kind::Pod.name() && owner.name == pod_name(&node.name))
     };
     claim.owners.iter().any(|owner| is_node_of_name(owner, node) || by_name(owner))
+}
+
+/// True if a claim is about to be deleted with an earlier node of a node's name.
+fn goes_with_earlier(claim: &Meta, node: &Meta) -> bool {
+    let is_own = claim.owners.iter().any(|owner| owner.uid == node.uid);
+    !is_own && claim.owners.iter().any(|owner| is_earlier_node(owner, node))
 }
 
 /// True if an owner is the node, or an earlier node of its name.

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{KEPT_BY_GRANT, UNSEEN, not_written};
+use super::{KEPT_BY_GRANT, SET_OF_EARLIER, UNSEEN, not_written};
 use crate::api::HookPoint;
 use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
@@ -34,9 +34,7 @@ impl Task for ApplyStatefulSet {
             return Ok(written_and_seen(cx, set.observed));
         }
         if facts.set == StatefulSetFact::Leaving {
-            return Ok(Outcome::waiting(
-                "waiting for the StatefulSet of an earlier node with this name to be deleted",
-            ));
+            return Ok(Outcome::waiting(SET_OF_EARLIER));
         }
         if facts.set == StatefulSetFact::Missing {
             return create_stateful_set(scope, &node, &facts).await;

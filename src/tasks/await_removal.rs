@@ -18,8 +18,13 @@ pub struct AwaitRemoval {
     /// The request that the node leaves: `spec.removalID` when the plan began.
     #[serde(default, rename = "removalID", skip_serializing_if = "String::is_empty")]
     removal_id: String,
-    /// True if the plan before this one had replaced the pod, and its hooks at `AfterNode` were not done. They are, if the
-    /// node stays.
+    /// True if the plan before this one owes its hooks at `BeforeCreate`. They run if the node stays.
+    #[serde(default, rename = "beforeCreate", skip_serializing_if = "std::ops::Not::not")]
+    before_create: bool,
+    /// The same for its hooks at `AfterCreate`.
+    #[serde(default, rename = "afterCreate", skip_serializing_if = "std::ops::Not::not")]
+    after_create: bool,
+    /// The same for its hooks at `AfterNode`, once it has replaced the pod.
     #[serde(default, rename = "afterNode", skip_serializing_if = "std::ops::Not::not")]
     after_node: bool,
 }

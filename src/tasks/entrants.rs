@@ -60,10 +60,13 @@ impl Entrants {
         }
         let unready = self.names(|c| !c.pod.ready || c.terminating);
         let unproven = self.names(|c| !c.pod.available);
+        let at_hooks = self.names(ChildFacts::is_at_first_start);
         Outcome::waiting(if !unready.is_empty() {
             format!("waiting for {} to be ready", some_of(&unready))
         } else if !unproven.is_empty() {
             format!("waiting for {} to be ready for minReadySeconds", some_of(&unproven))
+        } else if !at_hooks.is_empty() {
+            format!("waiting for the hooks at AfterCreate of {}", some_of(&at_hooks))
         } else if let Some(node) = self.view.wanted().find_map(unreachable) {
             format!("waiting for {node}")
         } else {

@@ -80,9 +80,9 @@ impl Fleet<'_> {
                 own: start.rollout_target == RolloutTarget::Own,
                 creates_set: start.strategy.creates_set(),
                 is_way_back: matches!(ending, Some((Ending::RolledBack, _))),
-                is_past_return: false,
+                ..HookContext::default()
             };
-            let plan = self.plan_for(start, before.as_ref(), context)?;
+            let plan = self.plan_for(start, before.as_ref(), context.owing(plan.as_ref()))?;
             begin(&mut status, facts, start, &plan, self.revision_of(&start.target).as_ref(), self.now);
             if let Some(entrant) = entrant.filter(|_| start.strategy.creates_set()) {
                 set_status::begin(&mut status, facts, start.strategy, &entrant);
@@ -161,7 +161,7 @@ impl Fleet<'_> {
             is_past_return: true,
             ..HookContext::default()
         };
-        let plan = self.plan_for(start, before, context)?;
+        let plan = self.plan_for(start, before, context.owing(failed))?;
         status.plan = Some(RawPlan::of(&plan));
         if let Some(rollout) = status.rollout.as_mut() {
             start.cause.as_ref().clone_into(&mut rollout.cause);
@@ -219,7 +219,7 @@ impl Fleet<'_> {
             HookContext { cause, creates_set: start.strategy.creates_set(), ..HookContext::default() },
             |context| HookContext { cause, ..context },
         );
-        let next = self.plan_for(&start, Some(&old.id), context)?;
+        let next = self.plan_for(&start, Some(&old.id), context.owing(Some(old)))?;
         let Some(set) = set else {
             let cause = status.rollout.as_ref().map(|r| r.cause.clone()).unwrap_or_default();
             begin(status, facts, &start, &next, self.revision_of(&start.target).as_ref(), self.now);

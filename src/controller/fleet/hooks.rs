@@ -38,6 +38,10 @@ impl Fleet<'_> {
             return false;
         }
         let Some(context) = HookContext::of(&self.scope.fleet.status) else { return false };
+        let facts = self.scope.facts();
+        let context =
+            HookContext { has_grown: facts.record.last_completed.is_some() && facts.adds_nodes(), ..context };
+        let context = context.owing(Some(plan));
         let Ok(recipe) = self.cx.registry.recipe(&plan.recipe) else { return false };
         let wanted = self.desired_hooks(context);
         wanted.too_long_for(recipe).is_none() && wanted.bring_to(plan, &recipe.tasks)
@@ -85,7 +89,7 @@ impl Fleet<'_> {
         if hooks.is_empty() {
             return None;
         }
-        let context = HookContext::default();
+        let context = HookContext { is_first: true, has_grown: true, ..HookContext::default() };
         let facts = self.scope.facts();
         if let Ok(recipe) = self.cx.registry.recipe(facts.spec.strategy.recipe())
             && let Some(sentence) = self.desired_hooks(context).too_long_for(recipe)

@@ -17,8 +17,10 @@ use crate::planner::node::decide::recipes;
 use crate::planner::node::status::allowed_until;
 use crate::planner::node::{NodeDecision, NodeFacts, StatefulSetFact, decide};
 use crate::probe::RequestKind;
+use crate::render;
 use crate::tasks::watch_sidecar::{Watched, watch};
 use crate::tasks::{create_stateful_set, request_mark_ready};
+use windlass_kube_port::{ClusterError, Kind};
 
 /// The requeue delay for a spec that cannot be carried out: a person may remove the obstacle.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -85,6 +87,7 @@ impl Node<'_> {
                 claims.and(node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await);
             applied
                 .and(self.restore_for_hooks(plan.as_ref(), &facts).await)
+                .and(self.create_claims_for_hooks(plan.as_ref(), &facts).await)
                 .and(self.expand_claims(plan.as_ref()).await)
         };
         let Watched { status, again: asked } = watch(&self.scope, &self.stored);
@@ -131,6 +134,27 @@ impl Node<'_> {
             Err(TaskError::Terminal { message }) => Ok(Some(message)).into(),
             Err(TaskError::Transient { message, .. }) => Err(ReconcileError::Plan(message)).into(),
         }
+    }
+
+    /// Creates the node's volume claims for hooks at `BeforeCreate`, as the StatefulSet controller would.
+    async fn create_claims_for_hooks(&self, plan: Option<&Plan>, facts: &NodeFacts) -> AppliedAtOnce {
+        let point = plan.filter(|plan| plan.is_active()).and_then(Plan::current_task).and_then(point_of);
+        let is_first = point == Some(HookPoint::BeforeCreate) && facts.set == StatefulSetFact::Missing;
+        if !is_first || facts.suspended || self.scope.awaits(&self.stored).is_some() {
+            return AppliedAtOnce::default();
+        }
+        let missing = self.scope.missing_claims(&self.stored);
+        let Ok(spec) = &self.stored.spec else { return AppliedAtOnce::default() };
+        for claim in render::claims(&self.scope.identity(&self.stored), spec) {
+            if !claim["metadata"]["name"].as_str().is_some_and(|name| missing.iter().any(|m| m == name)) {
+                continue;
+            }
+            match self.scope.cluster.create(Kind::PersistentVolumeClaim, claim).await {
+                Ok(_) | Err(ClusterError::AlreadyExists { .. }) => {}
+                Err(error) => return Err(ReconcileError::Children(error)).into(),
+            }
+        }
+        AppliedAtOnce::default()
     }
 
     /// Advances the plan until one of its tasks has to wait.

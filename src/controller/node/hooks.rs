@@ -11,16 +11,17 @@ use crate::hooks::Values;
 use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 use crate::planner::fleet::hooks::tried;
 use crate::planner::hooks::{HookPlacement, hook_of, is_of_list, point_of};
+use crate::planner::node::StatefulSetFact;
 use crate::planner::node::decide::{is_rolling, recipes};
-use crate::tasks::Replacement;
 use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
+use crate::tasks::{Replacement, SET_OF_EARLIER};
 use windlass_kube_port::Kind;
 
-/// What happens to a hook before a node's pod is deleted.
-enum BeforeNode {
+/// What happens to a hook whose turn it is.
+enum HookTurn {
     /// It runs.
     Run,
-    /// It does not apply to this pod, and why.
+    /// It does not apply to this node or pod, and why.
     Skip(String),
     /// That is not known yet, and what it waits for.
     Hold(String),
@@ -45,14 +46,17 @@ impl Node<'_> {
             };
             // The start of a plan counts more than the times: the clock may have been set back, or the status may
             // have lost them.
+            let is_created_here = has(HookPoint::BeforeCreate) || has(HookPoint::AfterCreate);
             let was_ready = has(HookPoint::AfterNode)
-                || status.first_ready_at.is_some_and(|at| plan.is_none_or(|plan| at < plan.started_at));
+                || (!is_created_here
+                    && status.first_ready_at.is_some_and(|at| plan.is_none_or(|plan| at < plan.started_at)));
             let ran = plan.is_none() && !status.pod_uid.is_empty();
             if was_ready || ran || has(HookPoint::BeforeNode) {
                 points.push(HookPoint::BeforeNode);
             }
-            if was_ready {
-                points.push(HookPoint::AfterNode);
+            points.push(if was_ready { HookPoint::AfterNode } else { HookPoint::AfterCreate });
+            if has(HookPoint::BeforeCreate) || self.is_first_start() {
+                points.push(HookPoint::BeforeCreate);
             }
         }
         HookPlacement { hooks, points, stops: Vec::new() }
@@ -69,6 +73,13 @@ impl Node<'_> {
         let facts = self.scope.facts(&self.stored);
         let stays = facts.staying_pod().is_some_and(|pod| facts.is_in_place(pod));
         !stays && !plan.is_some_and(is_replaced)
+    }
+
+    /// True if the node has no pod, no StatefulSet and no data: it never ran, and no volume claim of it exists. Claims that are
+    /// about to be deleted with an earlier node of its name do not count.
+    fn is_first_start(&self) -> bool {
+        let facts = self.scope.facts(&self.stored);
+        facts.live().is_none() && self.never_ran() && self.scope.staying_claims(&self.stored).next().is_none()
     }
 
     /// Brings the tasks that have not begun in line with the fleet's list of hooks, and retries a failed hook if the
@@ -162,9 +173,14 @@ impl Node<'_> {
         let (mut skip, mut hold) = (None, None);
         match point {
             Some(HookPoint::BeforeNode) => match self.before_node(plan.current_task()) {
-                BeforeNode::Run => {}
-                BeforeNode::Skip(why) => skip = Some(why),
-                BeforeNode::Hold(why) => hold = Some(why),
+                HookTurn::Run => {}
+                HookTurn::Skip(why) => skip = Some(why),
+                HookTurn::Hold(why) => hold = Some(why),
+            },
+            Some(HookPoint::BeforeCreate) => match self.before_create() {
+                HookTurn::Run => {}
+                HookTurn::Skip(why) => skip = Some(why),
+                HookTurn::Hold(why) => hold = Some(why),
             },
             Some(HookPoint::BeforeRemove) if self.of_fleet.is_paused() => {
                 hold = Some(WAITS_TO_BE_RESUMED.to_owned());
@@ -183,7 +199,8 @@ impl Node<'_> {
             hold = Some("waiting for the fleet's controller to process its new spec".to_owned());
             spec = None;
         }
-        if skip.is_none() && point == Some(HookPoint::BeforeNode) && fleet.is_none() {
+        let is_before = matches!(point, Some(HookPoint::BeforeNode | HookPoint::BeforeCreate));
+        if skip.is_none() && is_before && fleet.is_none() {
             let id = plan.current_task().map(|task| task.id.as_str()).unwrap_or_default();
             hold = Some(format!(
                 "the fleet that defines this hook no longer exists: to continue without the hook, annotate the node \
@@ -209,22 +226,41 @@ impl Node<'_> {
         !is_recorded && facts.pod.is_none_or(|pod| pod.never_started)
     }
 
+    /// What happens to a `BeforeCreate` hook. It runs between the creation of the node's claims and that of its StatefulSet,
+    /// which creates the pod at once.
+    fn before_create(&self) -> HookTurn {
+        match self.scope.facts(&self.stored).set {
+            StatefulSetFact::Live(_) => {
+                return HookTurn::Skip("the StatefulSet of the node already exists".to_owned());
+            }
+            StatefulSetFact::Leaving => return HookTurn::Hold(SET_OF_EARLIER.to_owned()),
+            StatefulSetFact::Missing => {}
+        }
+        if let Some(sentence) = self.scope.awaits(&self.stored) {
+            return HookTurn::Hold(sentence);
+        }
+        match self.scope.missing_claims(&self.stored).first() {
+            Some(claim) => HookTurn::Hold(format!("waiting for PersistentVolumeClaim {claim} to be created")),
+            None => HookTurn::Run,
+        }
+    }
+
     /// What happens to a `BeforeNode` hook. A pod whose main container does not run gets no such hook, so that the fix
     /// of a
     /// broken node is not blocked. But a Job that has begun may stop that container itself.
-    fn before_node(&self, task: Option<&TaskRecord>) -> BeforeNode {
+    fn before_node(&self, task: Option<&TaskRecord>) -> HookTurn {
         let facts = self.scope.facts(&self.stored);
         let has_job = task.is_some_and(|task| TaskType::RunJob.is(task) && !task.progress.is_null());
         if !facts.main_container_runs() && !has_job {
-            return BeforeNode::Skip("the main container of its pod is not running".to_owned());
+            return HookTurn::Skip("the main container of its pod is not running".to_owned());
         }
         match self.scope.replacement() {
-            Ok(Replacement::Due(_)) => BeforeNode::Run,
-            Ok(Replacement::Done) => BeforeNode::Skip("its pod is not replaced".to_owned()),
-            Ok(Replacement::NotNow(Outcome::Waiting { message, .. })) => BeforeNode::Hold(message),
+            Ok(Replacement::Due(_)) => HookTurn::Run,
+            Ok(Replacement::Done) => HookTurn::Skip("its pod is not replaced".to_owned()),
+            Ok(Replacement::NotNow(Outcome::Waiting { message, .. })) => HookTurn::Hold(message),
             // The plan's precondition no longer holds. The task that replaces the pod reports that.
-            Ok(Replacement::NotNow(_)) => BeforeNode::Skip("its pod is not replaced by this plan".to_owned()),
-            Err(error) => BeforeNode::Hold(error.to_string()),
+            Ok(Replacement::NotNow(_)) => HookTurn::Skip("its pod is not replaced by this plan".to_owned()),
+            Err(error) => HookTurn::Hold(error.to_string()),
         }
     }
 

@@ -4,15 +4,13 @@ use chrono::TimeDelta;
 
 use super::change::StatusChange;
 use super::context::Node;
-use crate::api::{Ending, HistoryEntry, HookPoint, Reason};
+use crate::api::{Ending, HistoryEntry, Reason};
 use crate::controller::events::Event;
 use crate::controller::{Next, ReconcileError};
 use crate::engine::{self, Plan, PlanSeed, PlanState, TaskState};
 use crate::planner::fleet::status::short;
 use crate::planner::hooks::message_of;
-use crate::planner::node::decide::{
-    RETRY_SECONDS_MAX, after_node_hook_pending, for_removal, is_rolling, recipes, target,
-};
+use crate::planner::node::decide::{RETRY_SECONDS_MAX, for_removal, is_rolling, owed_hooks, recipes, target};
 use crate::planner::node::{NodeDecision, NodeFacts};
 
 /// The first backoff before a failed plan is retried, in seconds. It doubles with each attempt.
@@ -118,9 +116,11 @@ impl Node<'_> {
     ) -> Result<Plan, ReconcileError> {
         let recipe = self.cx.registry.recipe(recipe).map_err(|e| ReconcileError::Plan(e.to_string()))?;
         let mut hooks = self.desired_hooks(&recipe.name, None);
-        let owes = before.is_some_and(after_node_hook_pending);
-        if owes && is_rolling(&recipe.name) && !hooks.points.contains(&HookPoint::AfterNode) {
-            hooks.points.push(HookPoint::AfterNode);
+        let owed = before.map(owed_hooks).unwrap_or_default();
+        if is_rolling(&recipe.name) {
+            hooks.points.extend(
+                owed.iter().filter(|point| !hooks.points.contains(*point)).copied().collect::<Vec<_>>(),
+            );
         }
         let mut plan = hooks.in_recipe(recipe).plan(PlanSeed {
             uid: &self.stored.meta.uid,
@@ -129,7 +129,7 @@ impl Node<'_> {
             attempt,
             disambiguator: before.map_or("", |plan| plan.id.as_str()),
         });
-        for_removal(&mut plan, facts.removal_id.as_ref(), owes);
+        for_removal(&mut plan, facts.removal_id.as_ref(), &owed);
         Ok(plan)
     }
 

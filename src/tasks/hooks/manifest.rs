@@ -7,7 +7,7 @@ use crate::api::names::{
     ANNOTATION_ATTEMPT, ANNOTATION_TASK, GROUP, LABEL_DEPLOYMENT, LABEL_HOOK, LABEL_MANAGED_BY,
     LABEL_WORKERS, MANAGER, VERSION, argument_of,
 };
-use crate::hooks::Values;
+use crate::hooks::{Filled, Values};
 use windlass_kube_port::Kind;
 
 /// How long a Job is kept after its end, at least, in seconds: until its end was read, also by an operator that was
@@ -87,6 +87,7 @@ pub(super) fn manifest(owner: &JobOwner, attempt: Attempt<'_>, template: &Value,
             *ttl = json!(MIN_TTL_SECONDS);
         }
     }
+    fill_claim_names(&mut spec, values);
     let number = attempt.number.to_string();
     let mut variables: Vec<(&str, &str)> = values.variables().collect();
     variables.push((ATTEMPT_VARIABLE, &number));
@@ -121,6 +122,18 @@ pub(super) fn manifest(owner: &JobOwner, attempt: Attempt<'_>, template: &Value,
         },
         "spec": spec,
     })
+}
+
+/// Substitutes the placeholders in the names of the claims that the Job's pods mount.
+fn fill_claim_names(spec: &mut Value, values: &Values) {
+    let volumes = spec.pointer_mut("/template/spec/volumes").and_then(Value::as_array_mut);
+    for volume in volumes.into_iter().flatten() {
+        let Some(name) = volume.pointer_mut("/persistentVolumeClaim/claimName") else { continue };
+        let filled = name.as_str().and_then(|text| Filled::parse(text).ok()?.fill_plainly(values).ok());
+        if let Some(filled) = filled {
+            *name = filled.into();
+        }
+    }
 }
 
 /// Adds environment variables to a container, before its own, which may refer to them: `$(WINDLASS_NODE)`. A variable
@@ -208,6 +221,20 @@ mod tests {
         assert_eq!(meta["annotations"][ANNOTATION_TASK], "0123456789-2");
         // The Job's pods must not get the fleet's labels.
         assert_eq!(spec["template"]["metadata"], Value::Null);
+    }
+
+    #[test]
+    fn names_of_mounted_claims_are_filled_in() {
+        let volume = |claim: &str| json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+        let template = |claim: &str| json!({"template": {"spec": {"volumes": [{"name": "e", "emptyDir": {}}, volume(claim)]}}});
+        let values = Values { pod: Some("db-0-0".to_owned()), ..Values::default() };
+        let attempt = Attempt { hook: "seed", task_id: "0123456789-0", number: 1 };
+        for (claim, filled) in
+            [("data-{{pod}}", "data-db-0-0"), ("shared", "shared"), ("data-{{node}}", "data-{{node}}")]
+        {
+            let job = manifest(&owner(), attempt, &template(claim), &values);
+            assert_eq!(job["spec"]["template"]["spec"]["volumes"][1], volume(filled));
+        }
     }
 
     #[test]

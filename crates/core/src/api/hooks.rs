@@ -75,11 +75,19 @@ pub enum HookPoint {
     AfterRollout,
     /// Before Windlass removes a node.
     BeforeRemove,
+    /// Before the first pod of a node is created. Its volume claims exist.
+    BeforeCreate,
+    /// After a new node is ready for the first time.
+    AfterCreate,
+    /// After the nodes of a new fleet are ready for the first time.
+    AfterFirstCreation,
+    /// After the nodes that a higher number of replicas added are ready.
+    AfterScaleUp,
 }
 
 impl HookPoint {
     /// All points.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::BeforeRollout,
         Self::BeforeNode,
         Self::AfterNode,
@@ -88,12 +96,28 @@ impl HookPoint {
         Self::AfterPromotion,
         Self::AfterRollout,
         Self::BeforeRemove,
+        Self::BeforeCreate,
+        Self::AfterCreate,
+        Self::AfterFirstCreation,
+        Self::AfterScaleUp,
     ];
+
+    /// The points of a fleet that follow the creation of nodes.
+    pub const OF_NEW_NODES: [Self; 2] = [Self::AfterFirstCreation, Self::AfterScaleUp];
 
     /// True if the hooks at this point are tasks of a node's plans, not of the fleet's plan.
     #[must_use]
     pub fn is_of_node(self) -> bool {
-        matches!(self, Self::BeforeNode | Self::AfterNode | Self::BeforeRemove)
+        matches!(
+            self,
+            Self::BeforeNode | Self::AfterNode | Self::BeforeRemove | Self::BeforeCreate | Self::AfterCreate
+        )
+    }
+
+    /// True if the hooks at this point run at the start of a new node or of new nodes. There is nothing to roll back to.
+    #[must_use]
+    pub fn is_of_creation(self) -> bool {
+        matches!(self, Self::BeforeCreate | Self::AfterCreate | Self::AfterFirstCreation | Self::AfterScaleUp)
     }
 
     /// The value in the API.
@@ -108,6 +132,10 @@ impl HookPoint {
             Self::AfterPromotion => "AfterPromotion",
             Self::AfterRollout => "AfterRollout",
             Self::BeforeRemove => "BeforeRemove",
+            Self::BeforeCreate => "BeforeCreate",
+            Self::AfterCreate => "AfterCreate",
+            Self::AfterFirstCreation => "AfterFirstCreation",
+            Self::AfterScaleUp => "AfterScaleUp",
         }
     }
 }

@@ -366,10 +366,11 @@ pub(super) const NODE_DEPLOYMENT: &[Rule] = &[
     Rule::new(
         "spec.updateStrategy",
         "!has(self.hooks) || !self.hooks.exists(h, has(h.onFailure) && h.onFailure == 'Rollback' && has(h.at) \
-         && (h.at == 'BeforeRemove' \
+         && (h.at in ['BeforeRemove', 'BeforeCreate', 'AfterCreate', 'AfterFirstCreation', 'AfterScaleUp'] \
          || (has(self.type) && self.type in ['BlueGreen', 'HardFork'] && h.at == 'AfterRollout')))",
-        "onFailure Rollback is not possible at BeforeRemove, nor at AfterRollout with BlueGreen or HardFork: there \
-         is nothing left to roll back to. Use Hold or Continue",
+        "onFailure Rollback is not possible at BeforeRemove, BeforeCreate, AfterCreate, AfterFirstCreation and \
+         AfterScaleUp, nor at AfterRollout with BlueGreen or HardFork: there is nothing to roll back to. Use Hold or \
+         Continue",
     )
     .on("hooks"),
     Rule::new(

@@ -63,9 +63,9 @@ pub(super) const STATEFUL_SET_ROLLOUT: &[Rule] = &[
     .on("sidecar"),
     Rule::new(
         "spec.strategy.hooks",
-        "self.all(h, !has(h.at) || !(h.at in ['BeforePromotion', 'AfterPromotion', 'BeforeRemove']))",
+        "self.all(h, !has(h.at) || h.at in ['BeforeRollout', 'BeforeNode', 'AfterNode', 'AfterStep', 'AfterRollout'])",
         "a hook of a StatefulSetRollout runs at BeforeRollout, BeforeNode, AfterNode, AfterStep or AfterRollout: a \
-         StatefulSetRollout promotes and removes no pod",
+         StatefulSetRollout promotes, creates and removes no pod",
     ),
     Rule::new(
         "spec.strategy",

@@ -9,6 +9,8 @@ use crate::engine::{Plan, TaskRecord};
 #[derive(AsRefStr, Clone, Copy, Debug, Display, EnumString, Eq, IntoStaticStr, PartialEq, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum TaskType {
+    /// Creates the node's StatefulSet, or writes the granted template into it.
+    ApplyStatefulSet,
     /// Waits until every new node has caught up with its peers.
     AwaitCaughtUp,
     /// Waits until the old nodes have halted at a height.

@@ -49,6 +49,7 @@ impl HookPlacement<'_> {
         for step in steps {
             let type_ = step.type_.parse().ok();
             let before = match type_ {
+                Some(TaskType::ApplyStatefulSet) => Some(HookPoint::BeforeCreate),
                 Some(TaskType::ReplacePod) => Some(HookPoint::BeforeNode),
                 Some(TaskType::AwaitRemoval) => Some(HookPoint::BeforeRemove),
                 Some(type_) if type_ == before_promotion => Some(HookPoint::BeforePromotion),
@@ -59,14 +60,15 @@ impl HookPlacement<'_> {
                 self.stop(step, &mut all);
             }
             all.push(step.clone());
-            let after = match type_ {
-                Some(TaskType::MarkReady) => Some(HookPoint::AfterNode),
-                Some(TaskType::SwitchTraffic) => Some(HookPoint::AfterPromotion),
-                _ => None,
+            let after: &[HookPoint] = match type_ {
+                Some(TaskType::MarkReady) => &[HookPoint::AfterCreate, HookPoint::AfterNode],
+                Some(TaskType::SwitchTraffic) => &[HookPoint::AfterPromotion],
+                _ => &[],
             };
-            all.extend(after.into_iter().flat_map(|point| self.at(point)).filter_map(of_list));
+            all.extend(after.iter().flat_map(|point| self.at(*point)).filter_map(of_list));
         }
-        all.extend(self.at(HookPoint::AfterRollout).filter_map(of_list));
+        let last = [HookPoint::AfterFirstCreation, HookPoint::AfterScaleUp, HookPoint::AfterRollout];
+        all.extend(last.into_iter().flat_map(|point| self.at(point)).filter_map(of_list));
         all
     }
 
@@ -174,9 +176,13 @@ pub fn replace_rest(plan: &mut Plan, begun: usize, rest: Vec<Step>) -> bool {
     true
 }
 
-/// The param of a plan RemoveNode: true if the plan that it followed had replaced the pod, and its hooks at `AfterNode`
-/// were not done.
-pub(crate) const AFTER_NODE: &str = "afterNode";
+/// The points of a node's hooks that a plan may owe to the plan that follows, with the param of a plan RemoveNode that records
+/// it.
+pub(crate) const OWED: [(HookPoint, &str); 3] = [
+    (HookPoint::BeforeCreate, "beforeCreate"),
+    (HookPoint::AfterCreate, "afterCreate"),
+    (HookPoint::AfterNode, "afterNode"),
+];
 
 /// True if a task is that of this step.
 #[must_use]
@@ -185,7 +191,9 @@ pub fn is_same(step: &Step, task: &TaskRecord) -> bool {
     // These are added when the plan is created.
     let bare = |mut params: Map<String, Value>| {
         params.remove("removalID");
-        params.remove(AFTER_NODE);
+        for (_, owed) in OWED {
+            params.remove(owed);
+        }
         params
     };
     step.type_ == task.type_ && bare(step.params.clone()) == bare(params(&task.params))

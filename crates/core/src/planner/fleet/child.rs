@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 
 use super::drain::Drain;
 use super::topology::{Domain, Order};
-use crate::api::{AtHook, GrantId, NodeName, PodTemplateHash, Problem, RestartTime, RolloutHash, TaskId};
+use crate::api::{
+    AtHook, GrantId, HookPoint, NodeName, PodTemplateHash, Problem, RestartTime, RolloutHash, TaskId,
+};
 use crate::planner::growth::Growth;
 use crate::planner::waits::Wait;
 
@@ -169,6 +171,13 @@ pub struct SidecarFacts {
 }
 
 impl ChildFacts {
+    /// True if hooks of its first start are not done.
+    #[must_use]
+    pub fn is_at_first_start(&self) -> bool {
+        let point = self.at_hook.as_ref().and_then(|at| at.point);
+        matches!(point, Some(HookPoint::BeforeCreate | HookPoint::AfterCreate))
+    }
+
     /// A node that is about to be created, at a revision and with a grant for what that revision renders to.
     #[must_use]
     pub fn to_be_created(
@@ -218,11 +227,12 @@ impl ChildFacts {
         self.sidecar.as_ref().is_some_and(|s| s.halt_height > 0 || s.halted_for.is_some())
     }
 
-    /// True if it is available and, if it has a sidecar, the sidecar reports that it has caught up.
+    /// True if it is available, the hooks of its first start are done, and its sidecar, if it has one, reports that it has
+    /// caught up.
     #[must_use]
     pub fn is_caught_up(&self) -> bool {
         let said = self.sidecar.as_ref().is_none_or(|s| s.caught_up && self.health.unreachable.is_none());
-        self.pod.available && !self.terminating && said
+        self.pod.available && !self.terminating && !self.is_at_first_start() && said
     }
 
     /// True if its sidecar has reported a height and can be reached.

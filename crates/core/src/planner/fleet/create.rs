@@ -71,7 +71,7 @@ pub fn may_start(facts: &FleetFacts, ordinal: i32) -> bool {
     });
     let Some(most) = facts.spec.max_initializing.filter(|_| !is_fork) else { return true };
     let is_starting = |child: &&ChildFacts| {
-        !child.pod.ever_ready
+        (!child.pod.ever_ready || child.is_at_first_start())
             && !child.terminating
             && !child.controller.suspended
             && child.state() != NodeState::NeverStarted

@@ -2,8 +2,10 @@
 
 use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::FleetFacts;
-use super::hooks::rolls_back;
-use super::idle::{decide_without_plan, is_retried, nodes_at_other_revision, repair_in_place, rollout_to};
+use super::hooks::{is_at_last, rolls_back};
+use super::idle::{
+    creation, decide_without_plan, is_retried, nodes_at_other_revision, repair_in_place, rollout_to,
+};
 use super::{blame, sets};
 use crate::api::{OnStall, RolloutHash, Stage};
 use crate::engine::{Plan, PlanState};
@@ -99,14 +101,20 @@ fn decide_with_active_plan(
     if stalled && matches!(rollout_target, RolloutTarget::Revision(_)) && is_retried(facts) {
         return FleetDecision::Supersede(rollout_to(facts, &facts.requested, Cause::RetryRequested));
     }
-    if facts.requests.restart.is_some() {
-        let start = Start {
+    let again = |cause| {
+        FleetDecision::Supersede(Start {
             rollout_target: rollout_target.clone(),
             target: RolloutHash::recorded_or_lost(plan.target_hash.as_str()),
-            cause: Cause::RestartRequested,
+            cause,
             strategy: Strategy::InPlace,
-        };
-        return FleetDecision::Supersede(start);
+        })
+    };
+    if facts.requests.restart.is_some() {
+        return again(Cause::RestartRequested);
+    }
+    // The plan no longer waits for nodes, and no hooks would follow those that are added now.
+    if is_at_last(facts) && creation(facts).is_some() {
+        return again(facts.rollout.now.cause().unwrap_or(Cause::ScaledUp));
     }
     let is_bad =
         || stalled && facts.spec.on_stall == OnStall::Rollback && blame::in_place(facts, rollout_target);

@@ -89,6 +89,18 @@ pub enum Cause {
     RetryRequested,
     /// A new target replaced another one in the middle of a rollout.
     Superseded,
+    /// The nodes of a new fleet are created, and a hook follows.
+    FirstCreation,
+    /// A higher number of replicas adds nodes, and a hook follows.
+    ScaledUp,
+}
+
+impl Cause {
+    /// True if the rollout takes down no node: it waits for no window and no other fleet.
+    #[must_use]
+    pub fn only_creates(self) -> bool {
+        matches!(self, Self::FirstCreation | Self::ScaledUp)
+    }
 }
 
 impl From<Cause> for Reason {
@@ -102,6 +114,8 @@ impl From<Cause> for Reason {
             Cause::RestartRequested => Self::RestartRequested,
             Cause::RetryRequested => Self::RetryRequested,
             Cause::Superseded => Self::Superseded,
+            Cause::FirstCreation => Self::FirstCreation,
+            Cause::ScaledUp => Self::ScaledUp,
         }
     }
 }

@@ -13,8 +13,8 @@ use super::sets::{SetFacts, SetRollout};
 use super::state::{Flight, NodeState};
 use super::topology::Domain;
 use crate::api::{
-    AtHook, BuildId, Ending, Groups, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash, Promotion,
-    Rejected, RestartTime, RolloutHash, SetName, Topology,
+    AtHook, BuildId, Ending, Groups, HookPoint, NodeDeploymentStatus, OnStall, PlanId, PodTemplateHash,
+    Promotion, Rejected, RestartTime, RolloutHash, SetName, Topology,
 };
 use crate::engine::Plan;
 use crate::planner::waits::Wait;
@@ -136,6 +136,8 @@ pub struct SpecFacts {
     pub halt_height: i64,
     /// `creation.maxInitializing`.
     pub max_initializing: Option<i32>,
+    /// The points after a creation of nodes at which the fleet has hooks: AfterFirstCreation, AfterScaleUp.
+    pub creation_hooks: Vec<HookPoint>,
     /// `inPlace.steps`.
     pub steps: Vec<IntOrString>,
     /// Whether one StatefulSet is finished before the next one starts.
@@ -297,6 +299,12 @@ impl FleetFacts {
         let children = self.children.iter().map(|c| c.ordinal);
         let taken: BTreeSet<i32> = children.chain(self.conflicts.iter().map(|c| c.ordinal)).collect();
         (0..self.spec.replicas).filter(|ordinal| !taken.contains(ordinal)).collect()
+    }
+
+    /// True if the active set lacks nodes that never existed: a higher number of replicas adds them.
+    #[must_use]
+    pub fn adds_nodes(&self) -> bool {
+        self.missing().into_iter().any(|ordinal| ordinal >= self.record.existed)
     }
 
     /// True if a user requests that this plan is aborted.

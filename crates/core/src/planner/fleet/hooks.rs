@@ -11,8 +11,10 @@ use crate::api::hooks::nodes_of_step;
 use crate::api::names::{ANNOTATION_APPROVE, argument_of};
 use crate::api::status::{HOOKS_LIMIT, MAX_PROBLEM_BYTES};
 use crate::api::{HookState, HookStatus, NodeDeploymentStatus, RolloutHash, Stage};
-use crate::engine::TaskRecord;
 use crate::engine::sentence::{cut, some_of};
+use crate::engine::{Plan, TaskRecord};
+
+use crate::planner::hooks::is_left_at;
 
 pub use crate::api::AtHook;
 
@@ -180,6 +182,13 @@ pub fn is_before_rollout(facts: &FleetFacts) -> bool {
     facts.rollout.at_hook.as_ref().is_some_and(|at| at.point == Some(HookPoint::BeforeRollout))
 }
 
+/// True while a hook runs that comes after all of the rollout's nodes are ready.
+#[must_use]
+pub fn is_at_last(facts: &FleetFacts) -> bool {
+    let point = facts.rollout.at_hook.as_ref().and_then(|at| at.point);
+    point.is_some_and(|at| at == HookPoint::AfterRollout || HookPoint::OF_NEW_NODES.contains(&at))
+}
+
 /// What determines at which points a rollout's plan runs hooks.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct HookContext {
@@ -193,10 +202,15 @@ pub struct HookContext {
     pub is_way_back: bool,
     /// True if it continues a promotion past the point of no return.
     pub is_past_return: bool,
+    /// True if it creates the nodes of a new fleet.
+    pub is_first: bool,
+    /// True if it creates nodes that a higher number of replicas added.
+    pub has_grown: bool,
 }
 
 impl HookContext {
-    /// The points at which its plan runs hooks. A repair, a rollback and claims that grow run none.
+    /// The points at which its plan runs hooks. A repair, a rollback and claims that grow run none but those of nodes that are
+    /// created meanwhile. A rollout that only creates nodes has no others.
     #[must_use]
     pub fn points(self) -> Vec<HookPoint> {
         let is_repair = match self.cause {
@@ -205,14 +219,33 @@ impl HookContext {
             Some(Cause::ClaimsGrown) => true,
             // A repair that is retried.
             Some(Cause::RetryRequested) => self.own,
+            Some(Cause::FirstCreation | Cause::ScaledUp) => true,
             _ => false,
         };
+        let of_creation = [
+            (self.is_first || self.cause == Some(Cause::FirstCreation), HookPoint::AfterFirstCreation),
+            (self.has_grown || self.cause == Some(Cause::ScaledUp), HookPoint::AfterScaleUp),
+        ];
+        let mut points: Vec<HookPoint> =
+            of_creation.into_iter().filter(|(creates, _)| *creates).map(|(_, at)| at).collect();
         if is_repair || self.is_way_back {
-            return Vec::new();
+            return points;
         }
         let is_behind = |at: HookPoint| matches!(at, HookPoint::BeforeRollout | HookPoint::BeforePromotion);
-        let of_fleet = HookPoint::ALL.into_iter().filter(|at| !at.is_of_node());
-        of_fleet.filter(|at| !(self.is_past_return && is_behind(*at))).collect()
+        let of_fleet = HookPoint::ALL.into_iter().filter(|at| !at.is_of_node() && !at.is_of_creation());
+        points.extend(of_fleet.filter(|at| !(self.is_past_return && is_behind(*at))));
+        points
+    }
+
+    /// The same with the hooks after a creation that a plan has not done: it is followed by this one, or it is this one.
+    #[must_use]
+    pub fn owing(self, plan: Option<&Plan>) -> Self {
+        let owes = |point| plan.is_some_and(|plan| is_left_at(plan, point));
+        Self {
+            is_first: self.is_first || owes(HookPoint::AfterFirstCreation),
+            has_grown: self.has_grown || owes(HookPoint::AfterScaleUp),
+            ..self
+        }
     }
 
     /// The context of the rollout in a status, if there is one.
@@ -227,6 +260,7 @@ impl HookContext {
             creates_set: !rollout.entrant_set.is_empty(),
             is_way_back: status.rejected.is_some() && goes_back && cause == Some(Cause::Superseded),
             is_past_return: matches!(rollout.stage, Stage::Promoting | Stage::Retiring),
+            ..Self::default()
         })
     }
 }

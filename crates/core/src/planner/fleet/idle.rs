@@ -3,7 +3,7 @@
 use super::child::ChildFacts;
 use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::{FleetFacts, FleetKind};
-use crate::api::{Rejected, RestartTime, RolloutHash};
+use crate::api::{HookPoint, Rejected, RestartTime, RolloutHash};
 
 /// True if a user requests a retry of the rejected target, and it can start.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
@@ -11,8 +11,16 @@ pub(super) fn is_retried(facts: &FleetFacts) -> bool {
         && facts.findings.blocker.is_none()
 }
 
-/// The decision if no rollout is active.
+/// The decision if no rollout is active. One that does more than create nodes creates them as well.
 pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
+    match change(facts) {
+        FleetDecision::Keep => creation(facts).map_or(FleetDecision::Keep, FleetDecision::Start),
+        decision => decision,
+    }
+}
+
+/// The decision about the nodes that exist.
+fn change(facts: &FleetFacts) -> FleetDecision {
     if let Some(rejected) = &facts.record.rejected {
         if is_retried(facts) {
             return FleetDecision::Start(rollout_to(facts, &facts.requested, Cause::RetryRequested));
@@ -58,6 +66,31 @@ pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
         return FleetDecision::Start(rollout_to(facts, goal, Cause::RestartRequested));
     }
     drift(facts)
+}
+
+/// The rollout that creates nodes, if hooks follow their creation. It is stored before the first of them exists: its plan is the
+/// record that the hooks are due. `None` if no node is to be created, or no hook follows.
+pub(super) fn creation(facts: &FleetFacts) -> Option<Start> {
+    let (record, hooks) = (&facts.record, &facts.spec.creation_hooks);
+    let start = |rollout_target, target: &RolloutHash, cause| {
+        Some(Start { rollout_target, target: target.clone(), cause, strategy: Strategy::InPlace })
+    };
+    let of_goal = || RolloutTarget::Revision(facts.goal().clone());
+    let Some(completed) = &record.last_completed else {
+        let is_new =
+            facts.children.is_empty() && record.rejected.is_none() && facts.findings.blocker.is_none();
+        let is_due = is_new && facts.spec.replicas > 0 && hooks.contains(&HookPoint::AfterFirstCreation);
+        return start(of_goal(), facts.goal(), Cause::FirstCreation).filter(|_| is_due);
+    };
+    // Nodes that a repair which was aborted would have created follow without hooks.
+    let is_aborted = record.rejected.as_ref().is_some_and(|rejected| rejected.hash == completed.as_str());
+    let is_due = facts.adds_nodes() && !is_aborted && hooks.contains(&HookPoint::AfterScaleUp);
+    let (rollout_target, target) = if record.scaled_to_zero && record.rejected.is_none() {
+        (of_goal(), facts.goal())
+    } else {
+        (RolloutTarget::Own, facts.steady_revision())
+    };
+    start(rollout_target, target, Cause::ScaledUp).filter(|_| is_due)
 }
 
 /// The nodes whose spec has another revision than this one, and one that is stored.

@@ -1,6 +1,6 @@
 //! Updates everything in a fleet's status that is observed, not decided. Pure.
 
-use super::decision::{RolloutTarget, Strategy};
+use super::decision::{Cause, RolloutTarget, Strategy};
 use super::facts::FleetFacts;
 use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
@@ -187,6 +187,10 @@ fn blocking_node(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
     (rollout.nodes.failed > 0 || worst.reason == Reason::InvalidSpec.as_ref()).then_some(worst)
 }
 
+fn only_creates(rollout: &Rollout) -> bool {
+    rollout.cause.parse().is_ok_and(Cause::only_creates)
+}
+
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> FleetPhase {
     let (wanted, failed) =
         (facts.expected_nodes().count(), facts.expected_nodes().filter(|c| c.pod.failed).count());
@@ -196,7 +200,7 @@ fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> FleetPhase {
         FleetPhase::Paused
     } else if wanted > 0 && failed == wanted {
         FleetPhase::Failed
-    } else if status.rollout.is_some() {
+    } else if status.rollout.as_ref().is_some_and(|rollout| !only_creates(rollout)) {
         FleetPhase::Upgrading
     } else if failed > 0 {
         FleetPhase::Degraded

@@ -123,6 +123,9 @@ pub fn begin(
 /// is not left half updated; but the fleets that come first may have a new release, too. The way back waits for none.
 fn waiting_for(facts: &FleetFacts, start: &Start, before: Option<&Rollout>) -> Option<WaitingFor> {
     let before = before.filter(|before| before.stage != Stage::Retiring);
+    if start.cause.only_creates() {
+        return None;
+    }
     let is_way_back = facts.record.last_completed.as_ref() == Some(&start.target);
     let is_same = |before: &Rollout| before.target() == start.target;
     match before {

@@ -64,19 +64,19 @@ fn hook_points_match_the_documentation() {
             IN_PLACE,
             of_fleet(),
             "beforerollout update-node-specs/0 afterstep/0 update-node-specs/1 afterstep/1 update-node-specs \
-             await-spec-update mark-ready afterrollout",
+             await-spec-update mark-ready afterfirstcreation afterscaleup afterrollout",
         ),
         (
             BLUE_GREEN,
             of_fleet(),
             "beforerollout create-entrants await-nodes-running await-caught-up beforepromotion await-promotion \
-             switch-traffic afterpromotion retire-incumbents afterrollout",
+             switch-traffic afterpromotion retire-incumbents afterfirstcreation afterscaleup afterrollout",
         ),
         (
             HARD_FORK,
             of_fleet(),
             "beforerollout create-entrants beforepromotion submit-halt await-nodes-at-height switch-traffic afterpromotion \
-             retire-incumbents afterrollout",
+             retire-incumbents afterfirstcreation afterscaleup afterrollout",
         ),
         (
             IMMEDIATE,
@@ -86,9 +86,14 @@ fn hook_points_match_the_documentation() {
         (
             NODE_UPDATE,
             of_node(),
-            "apply-stateful-set apply-service beforenode replace-pod observe-image mark-ready afternode",
+            "beforecreate apply-stateful-set apply-service beforenode replace-pod observe-image mark-ready aftercreate \
+             afternode",
         ),
-        (RESTART_NODE, of_node(), "apply-stateful-set beforenode replace-pod mark-ready afternode"),
+        (
+            RESTART_NODE,
+            of_node(),
+            "beforecreate apply-stateful-set beforenode replace-pod mark-ready aftercreate afternode",
+        ),
         (REMOVE_NODE, of_node(), "beforeremove await-removal"),
         (MARK_READY, vec![], "mark-ready"),
     ] {

@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::facts::{NodeFacts, StatefulSetFact};
 use crate::api::{HookPoint, PodTemplateHash, Reason, RemovalId, TaskType};
 use crate::engine::{Plan, PlanState, TaskState};
-use crate::planner::hooks::{AFTER_NODE, is_left_at};
+use crate::planner::hooks::{OWED, is_left_at};
 
 /// The recipes of nodes.
 pub mod recipes {
@@ -47,27 +47,28 @@ pub fn awaited_removal(plan: &Plan) -> Option<&str> {
     removal_of(plan).filter(|_| waits)
 }
 
-/// Sets the params of a plan RemoveNode: its `removalID`, and whether the plan that it follows owes hooks at `AfterNode`.
-pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>, owes: bool) {
+/// Sets the params of a plan RemoveNode: its `removalID`, and the points of the hooks that the plan that it follows owes.
+pub fn for_removal(plan: &mut Plan, removal_id: Option<&RemovalId>, owed: &[HookPoint]) {
     let removal_id = removal_id.map_or("", RemovalId::as_str);
     for task in plan.tasks.iter_mut().filter(|task| TaskType::AwaitRemoval.is(task)) {
         task.params = serde_json::json!({"removalID": removal_id});
-        if owes {
-            task.params[AFTER_NODE] = true.into();
+        for (_, param) in OWED.iter().filter(|(point, _)| owed.contains(point)) {
+            task.params[*param] = true.into();
         }
     }
 }
 
-/// True if a plan has replaced the node's pod and ends, or has ended, before the hooks at `AfterNode`. What came before the
-/// pod's replacement waits for them, so the plan that follows runs them.
+/// The points of the hooks that a plan owes if it ends, or has ended, before they are done: the plan that follows runs them.
+/// Those at `AfterNode` are owed once the pod is replaced, as what came before that waits for them.
 #[must_use]
-pub fn after_node_hook_pending(plan: &Plan) -> bool {
+pub fn owed_hooks(plan: &Plan) -> Vec<HookPoint> {
     let is_replaced = || plan.tasks.iter().any(|task| TaskType::ReplacePod.is(task) && task.state.is_over());
     let removal = plan.tasks.iter().find(|task| TaskType::AwaitRemoval.is(task));
-    removal.map_or_else(
-        || is_replaced() && is_left_at(plan, HookPoint::AfterNode),
-        |task| task.params[AFTER_NODE] == true,
-    )
+    let is_owed = |(point, param): &&(HookPoint, &str)| match removal {
+        Some(task) => task.params[*param] == true,
+        None => is_left_at(plan, *point) && (*point != HookPoint::AfterNode || is_replaced()),
+    };
+    OWED.iter().filter(is_owed).map(|(point, _)| *point).collect()
 }
 
 /// The plan of a node that waits only for its deletion, as it is stored in a status.
@@ -159,7 +160,7 @@ pub fn removal(facts: &NodeFacts, plan: Option<&Plan>, now: DateTime<Utc>) -> Op
         // An update that was interrupted when the node was asked to leave continues.
         let unfinished = facts.needs_roll()
             || (!facts.is_converged() && !facts.is_spent())
-            || after_node_hook_pending(leaves);
+            || !owed_hooks(leaves).is_empty();
         return Some(NodeDecision::Supersede {
             reason: "Kept",
             next: unfinished.then(|| roll_recipe(facts)),

@@ -12,6 +12,7 @@ mod facts;
 mod initial_fill;
 mod leave;
 mod messages;
+mod new_nodes;
 mod pods;
 mod requests;
 mod serving;

@@ -3,7 +3,7 @@
 use super::super::NodeDecision::{self, Keep, Start, Supersede};
 use super::super::decide::{awaited_removal, decide, for_removal, is_rolling, recipes, removal_of};
 use super::*;
-use crate::api::{RemovalId, TaskType};
+use crate::api::{HookPoint, RemovalId, TaskType};
 
 fn starts(recipe: &'static str) -> NodeDecision {
     Start { recipe, attempt: 0 }
@@ -227,7 +227,7 @@ fn asked(facts: NodeFacts) -> NodeFacts {
 fn removal_for(wish: &str) -> Plan {
     let mut plan = plan(recipes::REMOVE_NODE, "v1");
     plan.tasks[0].type_ = TaskType::AwaitRemoval.to_string();
-    for_removal(&mut plan, Some(&wish.into()), false);
+    for_removal(&mut plan, Some(&wish.into()), &[]);
     plan
 }
 
@@ -253,7 +253,7 @@ fn removal_takes_precedence_over_all_other_plans() {
             node(),
             Some({
                 let mut plan = removal_for("remove-3");
-                for_removal(&mut plan, Some(&"remove-3".into()), true);
+                for_removal(&mut plan, Some(&"remove-3".into()), &[HookPoint::AfterNode]);
                 plan
             }),
             kept(Some(recipes::RESTART_NODE)),
