@@ -7,7 +7,7 @@ use crate::api::StatefulNodeSpec;
 use crate::api::names::claim_name;
 use crate::revision::with_sizes;
 
-/// The PersistentVolumeClaims of a node: its templates, with the labels by which the StatefulSet selects. They have no owner: the
+/// The volume claims of a node: its templates, with the labels by which the StatefulSet selects. They have no owner: the
 /// node's controller decides whether they are deleted with the node.
 #[must_use]
 pub fn claims(identity: &NodeIdentity, spec: &StatefulNodeSpec) -> Vec<Value> {

@@ -136,7 +136,7 @@ pub struct SpecFacts {
     pub halt_height: i64,
     /// `creation.maxInitializing`.
     pub max_initializing: Option<i32>,
-    /// The points after a creation of nodes at which the fleet has hooks: AfterFirstCreation, AfterScaleUp.
+    /// The points after a creation of nodes at which the fleet has hooks: those in `HookPoint::OF_NEW_NODES`.
     pub creation_hooks: Vec<HookPoint>,
     /// `inPlace.steps`.
     pub steps: Vec<IntOrString>,

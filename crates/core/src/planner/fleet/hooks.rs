@@ -216,10 +216,9 @@ impl HookContext {
         let is_repair = match self.cause {
             Some(Cause::ChildDrift) => !self.creates_set,
             // A full volume must not wait for what a release has to wait for.
-            Some(Cause::ClaimsGrown) => true,
+            Some(Cause::ClaimsGrown | Cause::FirstCreation | Cause::ScaledUp) => true,
             // A repair that is retried.
             Some(Cause::RetryRequested) => self.own,
-            Some(Cause::FirstCreation | Cause::ScaledUp) => true,
             _ => false,
         };
         let of_creation = [
