@@ -54,9 +54,11 @@ impl Node<'_> {
             if was_ready || ran || has(HookPoint::BeforeNode) {
                 points.push(HookPoint::BeforeNode);
             }
-            points.push(if was_ready { HookPoint::AfterNode } else { HookPoint::AfterCreate });
-            if has(HookPoint::BeforeCreate) || self.is_first_start() {
-                points.push(HookPoint::BeforeCreate);
+            if was_ready {
+                points.push(HookPoint::AfterNode);
+            }
+            if is_created_here || self.is_first_start() {
+                points.extend([HookPoint::BeforeCreate, HookPoint::AfterCreate]);
             }
         }
         HookPlacement { hooks, points, stops: Vec::new() }

@@ -3,6 +3,7 @@
 
 mod back;
 mod failure;
+mod first_start;
 mod owed;
 mod points;
 mod promotion;

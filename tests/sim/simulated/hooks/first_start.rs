@@ -1,0 +1,278 @@
+//! Hooks at the first start of nodes: before their first pod, and after the creation of one, of all, and of more.
+
+use super::*;
+use crate::simulated::sets::world::{CLAIM, POD, SET, blue_green};
+
+fn everywhere() -> Value {
+    json!([
+        person("seed", "BeforeCreate"),
+        person("join", "AfterCreate"),
+        person("init", "AfterFirstCreation"),
+        person("balance", "AfterScaleUp"),
+        rest("before", "BeforeRollout", 1),
+        rest("after", "AfterRollout", 1),
+    ])
+}
+
+/// The hooks of the fleet's plan.
+fn hooks_of(status: &Value) -> Vec<String> {
+    let tasks = tasks(&status["plan"]);
+    tasks.into_iter().filter(|task| !task.contains("mark-ready") && !task.contains("spec")).collect()
+}
+
+impl World {
+    /// Lets a node pass the hooks of its first start.
+    async fn first_start(&self, node: &str) {
+        for hook in ["seed", "join"] {
+            let plan = self.until_node_at(node, hook, "Running").await;
+            self.approve(text(task(&plan, hook), "id")).await;
+        }
+    }
+
+    async fn until_fleet_at(&self, hook: &str) -> Value {
+        self.until(&format!("the fleet is at {hook}"), |status| {
+            hooks_of(status).iter().any(|task| *task == format!("{hook}=Running"))
+        })
+        .await
+    }
+
+    async fn pass(&self, hook: &str) {
+        let status = self.until_fleet_at(hook).await;
+        self.approve(text(task(&status["plan"], hook), "id")).await;
+    }
+}
+
+#[test]
+fn new_fleet_and_more_nodes_run_the_hooks_of_their_creation() {
+    play(|w| async move {
+        w.create(in_place(2, json!({}), everywhere())).await;
+        for node in ["db-0", "db-1"] {
+            let plan = w.until_node_at(node, "seed", "Running").await;
+            assert_eq!(
+                tasks(&plan)[..2],
+                ["seed=Running", "apply-stateful-set"],
+                "it comes before the StatefulSet, which creates the pod at once"
+            );
+            assert!(
+                tasks(&plan).ends_with(&["mark-ready".to_owned(), "join".to_owned()]),
+                "{:?}",
+                tasks(&plan)
+            );
+        }
+        w.rest(700).await;
+        let status = w.status();
+        assert_eq!(condition(&status, "Stalled"), "False/Progressing");
+        assert_eq!(status["rollout"]["cause"], "FirstCreation");
+        assert_eq!(status["phase"], "Initializing");
+        assert_eq!(w.names(CLAIM), ["data-db-0-0", "data-db-1-0"]);
+        assert_eq!([w.names(SET), w.names(POD)], [vec![""; 0], vec![]]);
+        let owners = &w.get(CLAIM, "data-db-0-0")["metadata"]["ownerReferences"];
+        assert!(owners.is_null(), "as the StatefulSet controller makes them: {owners}");
+        w.first_start("db-0").await;
+        w.first_start("db-1").await;
+        let status = w.until_fleet_at("init").await;
+        assert_eq!(hooks_of(&status), ["init=Running"], "the creation is no rollout");
+        assert_eq!(text(&status, "lastCompletedRolloutHash"), "");
+        w.pass("init").await;
+        w.until("it is complete", is_up_to_date).await;
+        w.is_at_rest().await;
+        // A rollout and a lost pod run none of these hooks.
+        w.image("db:2").await;
+        let is_new = |image: &String| image.ends_with("db:2");
+        let status =
+            w.until("the rollout is complete", |s| is_up_to_date(s) && w.images().iter().all(is_new)).await;
+        assert_eq!(hooks_of(&status), ["before=Complete", "after=Complete"]);
+        let pods: Vec<Value> =
+            w.names(POD).iter().map(|pod| w.get(POD, pod)["metadata"]["uid"].clone()).collect();
+        // More nodes.
+        w.change(json!({"replicas": 3})).await;
+        w.first_start("db-2").await;
+        let status = w.until_fleet_at("balance").await;
+        assert_eq!([&status["rollout"]["cause"], &status["phase"]], ["ScaledUp", "Ready"]);
+        assert_eq!(hooks_of(&status), ["balance=Running"]);
+        assert_eq!(condition(&status, "RolloutInProgress"), "True/ScaledUp");
+        // Still more: the hook runs again once they are Ready.
+        w.change(json!({"replicas": 4})).await;
+        w.until_node_at("db-3", "seed", "Running").await;
+        assert_eq!(hooks_of(&w.status()), ["balance"], "it waits for the new one");
+        w.first_start("db-3").await;
+        w.pass("balance").await;
+        w.until("it is complete", is_up_to_date).await;
+        let now = |pod: &str| w.get(POD, pod)["metadata"]["uid"].clone();
+        assert_eq!([now("db-0-0"), now("db-1-0")].as_slice(), pods, "those that served were not touched");
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn lost_node_runs_the_hooks_of_its_creation_only_without_its_claims() {
+    play(|w| async move {
+        let hooks = json!([rest("seed", "BeforeCreate", 1), rest("join", "AfterCreate", 1)]);
+        w.serve(in_place(2, json!({}), hooks)).await;
+        let starts = |node: &str| {
+            let tasks = tasks(&w.node_plan(node));
+            tasks
+                .into_iter()
+                .filter(|task| task.contains("seed") || task.contains("join"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(starts("db-1"), ["seed=Complete", "join=Complete"]);
+        let uid = |kind, name: &str| w.get(kind, name)["metadata"]["uid"].clone();
+        for (keeps_data, expected) in [(true, [].as_slice()), (false, &["seed=Complete", "join=Complete"])] {
+            let before = uid(NODE, "db-1");
+            if !keeps_data {
+                w.change(json!({"template": {"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}}}))
+                    .await;
+                w.rest(5).await;
+                w.kill_operator();
+                w.delete(CLAIM, "data-db-1-0").await;
+                w.delete(NODE, "db-1").await;
+                w.rest(5).await;
+                w.start_operator();
+            } else {
+                w.delete(NODE, "db-1").await;
+            }
+            w.until("it is back", |s| uid(NODE, "db-1") != before && is_up_to_date(s)).await;
+            assert_eq!(starts("db-1"), expected, "keeps its data: {keeps_data}");
+        }
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn new_set_takes_over_after_the_hooks_of_its_creation() {
+    play(|w| async move {
+        let mut fleet = blue_green(2, json!({"retireDelaySeconds": 1}));
+        fleet["spec"]["updateStrategy"]["hooks"] = json!([
+            person("seed", "BeforeCreate"),
+            person("join", "AfterCreate"),
+            person("init", "AfterFirstCreation"),
+            person("balance", "AfterScaleUp")
+        ]);
+        w.create(fleet).await;
+        w.first_start("db-0").await;
+        w.first_start("db-1").await;
+        w.pass("init").await;
+        w.until("it serves", is_up_to_date).await;
+        let before = w.selected();
+        w.image("db:2").await;
+        w.until("its nodes exist", |_| w.names(NODE).len() == 4).await;
+        let new: Vec<String> =
+            w.names(NODE).into_iter().filter(|node| node.matches('-').count() > 1).collect();
+        w.first_start(&new[0]).await;
+        let plan = w.until_node_at(&new[1], "seed", "Running").await;
+        w.approve(text(task(&plan, "seed"), "id")).await;
+        let plan = w.until_node_at(&new[1], "join", "Running").await;
+        w.rest(120).await;
+        assert_eq!(w.selected(), before, "it waits for the hook: {}", w.status()["rollout"]);
+        let why = text(&w.status()["rollout"], "message").to_owned();
+        assert!(why.contains(&new[1]) && why.contains("join"), "{why}");
+        w.approve(text(task(&plan, "join"), "id")).await;
+        w.until("it took over", |s| is_up_to_date(s) && w.selected() != before).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn next_node_starts_after_the_hooks_of_the_one_before() {
+    play(|w| async move {
+        let hooks = json!([rest("seed", "BeforeCreate", 5), person("join", "AfterCreate")]);
+        let mut fleet = in_place(2, json!({}), hooks);
+        fleet["spec"]["creation"] = json!({"maxInitializing": 1});
+        w.create(fleet).await;
+        let plan = w.until_node_at("db-0", "join", "Running").await;
+        w.rest(60).await;
+        assert_eq!(w.names(NODE), ["db-0"]);
+        w.approve(text(task(&plan, "join"), "id")).await;
+        let plan = w.until_node_at("db-1", "join", "Running").await;
+        w.approve(text(task(&plan, "join"), "id")).await;
+        w.until("it serves", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn hook_that_fails_before_the_first_pod_holds_the_node() {
+    play(|w| async move {
+        w.create(in_place(1, json!({}), json!([fails("seed", "BeforeCreate", "Hold")]))).await;
+        let status = w.until("it fails", |s| condition(s, "Stalled") == "True/HookFailed").await;
+        let why = message(&status, "Stalled");
+        assert!(why.contains("hook seed of node db-0"), "{why}");
+        w.rest(60).await;
+        assert_eq!(w.names(SET), [""; 0]);
+        // Without the hook, the node starts. It is new, and not at the hook's point.
+        w.change(json!({"updateStrategy": {"hooks": null}})).await;
+        w.until("it serves", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn hooks_of_a_creation_run_once_although_the_operator_is_killed() {
+    for seconds in [1, 2, 3] {
+        play(|w| async move {
+            w.create(in_place(
+                2,
+                json!({}),
+                json!([
+                    rest("seed", "BeforeCreate", 3),
+                    rest("join", "AfterCreate", 3),
+                    rest("init", "AfterFirstCreation", 3),
+                    rest("balance", "AfterScaleUp", 3),
+                ]),
+            ))
+            .await;
+            let kill = async || {
+                for _ in 0..12 {
+                    w.rest(seconds).await;
+                    w.kill_operator();
+                    w.rest(1).await;
+                    w.start_operator();
+                }
+            };
+            kill().await;
+            let status = w.until("it serves", is_up_to_date).await;
+            assert_eq!(hooks_of(&status), ["init=Complete"]);
+            w.change(json!({"replicas": 4})).await;
+            kill().await;
+            let status = w.until("it has grown", |s| is_up_to_date(s) && s["readyReplicas"] == 4).await;
+            assert_eq!(hooks_of(&status), ["balance=Complete"]);
+            for node in w.names(NODE) {
+                let tasks = tasks(&w.node_plan(&node));
+                let hooks: Vec<&String> =
+                    tasks.iter().filter(|t| t.contains("seed") || t.contains("join")).collect();
+                assert_eq!(hooks, ["seed=Complete", "join=Complete"], "{node}");
+            }
+            let plans = w
+                .seen_objects()
+                .iter()
+                .filter_map(|(_, f)| f["status"]["plan"]["id"].as_str().map(str::to_owned))
+                .collect::<std::collections::BTreeSet<_>>();
+            assert_eq!(plans.len(), 2, "one for each creation: {plans:?}");
+            w.is_at_rest().await;
+        });
+    }
+}
+
+#[test]
+fn fleet_whose_status_is_lost_is_not_created_again() {
+    play(|w| async move {
+        let status = w.serve(in_place(2, json!({}), json!([rest("init", "AfterFirstCreation", 1)]))).await;
+        assert_ne!(status, "");
+        w.kill_operator();
+        w.patch(&json!({"metadata": {"annotations": {"a": "b"}}})).await;
+        let lost = json!({"status": {"lastCompletedRolloutHash": null, "plan": null, "rollout": null, "replicas": null,
+            "currentRevision": null, "history": null}});
+        w.patch_status(&lost).await;
+        w.start_operator();
+        w.rest(60).await;
+        let status = w.until("it serves", is_up_to_date).await;
+        assert_eq!(hooks_of(&status), [""; 0]);
+        let first = |(_, fleet): &(u64, Value)| {
+            let status = &fleet["status"];
+            (status["rollout"]["cause"] == "FirstCreation").then(|| status["plan"]["id"].to_string())
+        };
+        let first: std::collections::BTreeSet<_> = w.seen_objects().iter().filter_map(first).collect();
+        assert_eq!(first.len(), 1, "{first:?}");
+    });
+}
