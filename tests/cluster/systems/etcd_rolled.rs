@@ -1,12 +1,14 @@
 //! Windlass rolls etcd from one patch version to the next, with the hooks of the sample fleet, under a continuous
 //! writer.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::systems::rolled::{ALONE, Fleet};
 use windlass_harness::controlplane::Error;
+use windlass_harness::systems::cluster::applied;
 use windlass_harness::systems::etcd::Etcd;
 use windlass_harness::systems::programs::{ETCD, add_etcd};
 use windlass_harness::systems::writer::{Tally, Writer, judge_tally};
@@ -77,4 +79,22 @@ async fn windlass_rolls_etcd_with_hooks_and_loses_nothing() -> Result<(), Error>
     assert!(said.contains("Leadership transferred from"), "{said}");
     assert_eq!(said.matches("is healthy: successfully committed proposal").count(), 6, "{said}");
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn member_joins_before_its_first_pod_and_leaves_before_it_is_removed() -> Result<(), Error> {
+    let _alone = ALONE.lock().await;
+    let (fleet, etcd) = fleet("etcd-grows").await?;
+    let members = |count: usize| (0..count).map(|of| format!("etcd-{of}-0")).collect::<BTreeSet<_>>();
+    assert_eq!(etcd.names().await?, members(3));
+    let writer = Writer::start(etcd.clone());
+    fleet.scale(4).await?;
+    assert_eq!(etcd.names().await?, members(4));
+    // With its claim, it has lost what it knew.
+    fleet.place.kubectl(&["delete", "statefulnode", "etcd-3"]).await?;
+    fleet.until(|fleet| applied(fleet) && fleet["status"]["readyReplicas"] == 4).await?;
+    assert_eq!(etcd.names().await?, members(4));
+    fleet.scale(3).await?;
+    assert_eq!(etcd.names().await?, members(3));
+    judge("etcd, with one member more and one less", ETCD[0], &writer.stop().await, &etcd, BEARABLE).await
 }

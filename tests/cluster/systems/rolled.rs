@@ -56,6 +56,19 @@ impl Fleet {
         self.place.kubectl(&["patch", "nd", self.name, "--type=merge", "-p", &patch]).await.map(drop)
     }
 
+    /// Changes the number of nodes, and waits until that many are ready and no other is left.
+    pub async fn scale(&self, replicas: u32) -> Result<(), Error> {
+        let wanted = format!("--replicas={replicas}");
+        self.place.kubectl(&["scale", "nd", self.name, &wanted]).await?;
+        let is_scaled = |fleet: &Value| {
+            let counts = [&fleet["status"]["replicas"], &fleet["status"]["readyReplicas"]];
+            applied(fleet) && fleet["status"]["rollout"].is_null() && counts == [replicas; 2]
+        };
+        self.until(is_scaled).await?;
+        let next = format!("{}-{replicas}", self.name);
+        self.place.until(("windlass.dev/v1alpha1", "StatefulNode", &next), Value::is_null).await.map(drop)
+    }
+
     /// Waits until `holds` is true for the fleet.
     pub async fn until(&self, holds: impl Fn(&Value) -> bool) -> Result<Value, Error> {
         self.place.until(("windlass.dev/v1alpha1", "NodeDeployment", self.name), holds).await

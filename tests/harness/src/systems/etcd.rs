@@ -49,6 +49,13 @@ impl Etcd {
         all
     }
 
+    /// The names of the members, as one of them lists them.
+    pub async fn names(&self) -> Result<BTreeSet<String>, String> {
+        let said = self.ask(self.at, "/v3/cluster/member/list", &json!({})).await?;
+        let members = said["members"].as_array().into_iter().flatten();
+        Ok(members.map(|member| member["name"].as_str().unwrap_or_default().to_owned()).collect())
+    }
+
     /// All keys under `w/`, read through the quorum.
     pub async fn written(&self) -> Result<BTreeMap<String, String>, String> {
         let mut all = BTreeMap::new();
