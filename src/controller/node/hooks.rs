@@ -64,6 +64,10 @@ impl Node<'_> {
         HookPlacement { hooks, points, stops: Vec::new() }
     }
 
+    fn has_hook_at(&self, point: HookPoint) -> bool {
+        self.of_fleet.hooks().iter().any(|hook| hook.at == point)
+    }
+
     /// True if the plan replaces the pod. A plan that only records a grant for the running hash, as after an abort,
     /// gets no hooks.
     fn moves(&self, plan: Option<&Plan>) -> bool {
@@ -187,7 +191,10 @@ impl Node<'_> {
             Some(HookPoint::BeforeRemove) if self.of_fleet.is_paused() => {
                 hold = Some(WAITS_TO_BE_RESUMED.to_owned());
             }
-            Some(HookPoint::BeforeRemove) if self.never_ran() => {
+            // Hooks at BeforeCreate may have announced it.
+            Some(HookPoint::BeforeRemove)
+                if self.never_ran() && !self.has_hook_at(HookPoint::BeforeCreate) =>
+            {
                 skip = Some("no pod of this node has ever run".to_owned());
             }
             _ => {}

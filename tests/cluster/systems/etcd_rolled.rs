@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::systems::rolled::{ALONE, Fleet};
 use windlass_harness::controlplane::Error;
-use windlass_harness::systems::cluster::applied;
 use windlass_harness::systems::etcd::Etcd;
 use windlass_harness::systems::programs::{ETCD, add_etcd};
 use windlass_harness::systems::writer::{Tally, Writer, judge_tally};
@@ -90,9 +89,10 @@ async fn member_joins_before_its_first_pod_and_leaves_before_it_is_removed() -> 
     let writer = Writer::start(etcd.clone());
     fleet.scale(4).await?;
     assert_eq!(etcd.names().await?, members(4));
-    // With its claim, it has lost what it knew.
+    // With its claim, it loses what it knew.
+    let pod = fleet.place.get("v1", "Pod", "etcd-3-0").await?;
     fleet.place.kubectl(&["delete", "statefulnode", "etcd-3"]).await?;
-    fleet.until(|fleet| applied(fleet) && fleet["status"]["readyReplicas"] == 4).await?;
+    fleet.place.until_ready("etcd-3-0", &pod["metadata"]["uid"]).await?;
     assert_eq!(etcd.names().await?, members(4));
     fleet.scale(3).await?;
     assert_eq!(etcd.names().await?, members(3));

@@ -13,27 +13,14 @@ use windlass_harness::systems::writer::{Tally, Writer, judge_tally};
 /// Elections of a stream and of JetStream itself take seconds.
 const BEARABLE: Duration = Duration::from_secs(30);
 
-/// Retries until it succeeds: JetStream elects its leader after the servers are up.
-async fn made(nats: &mut Nats) -> Result<(), Error> {
-    let mut last = Ok(());
-    for _ in 0..150 {
-        last = nats.make_stream().await;
-        if last.is_ok() {
-            return Ok(());
-        }
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-    Ok(last?)
-}
-
-/// Waits until a stream has a leader and all its replicas are current.
-async fn in_sync(nats: &mut Nats) -> Result<Value, Error> {
+/// Waits until the stream has a leader and this many replicas, all of which are current.
+async fn in_sync(nats: &mut Nats, replicas: usize) -> Result<Value, Error> {
     let mut last = Value::Null;
     for _ in 0..300 {
         last = nats.stream("INFO", &json!({})).await.unwrap_or_default()["cluster"].clone();
-        let replicas = last["replicas"].as_array().cloned().unwrap_or_default();
-        if last["leader"].is_string() && replicas.len() == 2 && replicas.iter().all(|r| r["current"] == true)
-        {
+        let others = last["replicas"].as_array().cloned().unwrap_or_default();
+        let are_current = others.iter().all(|replica| replica["current"] == true);
+        if last["leader"].is_string() && others.len() == replicas - 1 && are_current {
             return Ok(last);
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -56,8 +43,7 @@ async fn judge(what: &str, mut tally: Tally, nats: &mut Nats) -> Result<(), Erro
 async fn fleet(namespace: &str) -> Result<(Fleet, Nats), Error> {
     let fleet = Fleet::new(namespace, "nats", add_nats).await?;
     let mut nats = Nats::new(fleet.addresses());
-    made(&mut nats).await?;
-    in_sync(&mut nats).await?;
+    in_sync(&mut nats, 3).await?;
     Ok((fleet, nats))
 }
 
@@ -69,7 +55,7 @@ fn template(round: usize) -> Value {
 /// Rolls once, and returns the longest time without an acknowledged write.
 async fn rolled(fleet: &Fleet, nats: &mut Nats, round: usize, writer: &Writer) -> Result<Duration, Error> {
     // The hook after each node waits for this, so it holds already.
-    fleet.rolled(&template(round), writer, async || in_sync(nats).await.map(drop)).await
+    fleet.rolled(&template(round), writer, async || in_sync(nats, 3).await.map(drop)).await
 }
 
 /// The log of the last container of a server's pod.
@@ -94,4 +80,15 @@ async fn windlass_rolls_nats_with_hooks_and_loses_nothing() -> Result<(), Error>
     }
     assert!(!logs(&fleet, "nats-2-0").await?.contains("lame duck"));
     judge("NATS, rolled by Windlass with hooks", writer.stop().await, &mut nats).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly"]
+async fn stream_is_made_and_spread_over_new_servers() -> Result<(), Error> {
+    let _alone = ALONE.lock().await;
+    let (fleet, mut nats) = fleet("nats-grows").await?;
+    let writer = Writer::start(Nats::new(fleet.addresses()));
+    fleet.scale(5).await?;
+    in_sync(&mut nats, 5).await?;
+    judge("NATS, with two servers more", writer.stop().await, &mut nats).await
 }

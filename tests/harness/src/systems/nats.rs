@@ -85,12 +85,6 @@ impl Nats {
         Err(last)
     }
 
-    /// Creates a stream with three file-based replicas.
-    pub async fn make_stream(&mut self) -> Result<(), String> {
-        let stream = json!({"name": STREAM, "subjects": [STREAM], "num_replicas": 3, "storage": "file"});
-        self.stream("CREATE", &stream).await.map(drop)
-    }
-
     /// The numbers whose messages are missing.
     pub async fn lost(&mut self, acknowledged: &BTreeMap<u64, String>) -> Result<BTreeSet<u64>, String> {
         let mut lost = BTreeSet::new();

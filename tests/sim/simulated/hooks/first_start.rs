@@ -208,6 +208,22 @@ fn hook_that_fails_before_the_first_pod_holds_the_node() {
 }
 
 #[test]
+fn node_that_was_announced_takes_its_leave_although_it_never_ran() {
+    play(|w| async move {
+        let hooks = json!([rest("seed", "BeforeCreate", 1), person("leave", "BeforeRemove")]);
+        w.serve(in_place(1, json!({}), hooks)).await;
+        w.steer("db-1-0", "pull-loop").await;
+        w.change(json!({"replicas": 2})).await;
+        w.until("its pod exists", |_| w.names(POD).len() == 2).await;
+        w.change(json!({"replicas": 1})).await;
+        let plan = w.until_node_at("db-1", "leave", "Running").await;
+        w.approve(text(task(&plan, "leave"), "id")).await;
+        w.until("it is gone", |s| w.names(NODE) == ["db-0"] && is_up_to_date(s)).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
 fn hooks_of_a_creation_run_once_although_the_operator_is_killed() {
     for seconds in [1, 2, 3] {
         play(|w| async move {

@@ -4,6 +4,7 @@
 // again before its pod is taken down.
 //
 //	lameduck --listen ADDRESS nats-server ARGUMENT...
+//	lameduck stream --servers ADDRESS,... NAME        makes a stream, or spreads it over more servers (see stream.go)
 package main
 
 import (
@@ -56,6 +57,12 @@ func (d *duck) ended() bool {
 func main() {
 	// The server is to die with this program, however that does. What counts is the thread that started it.
 	runtime.LockOSThread()
+	if len(os.Args) > 1 && os.Args[1] == "stream" {
+		if err := stream(os.Args[2:]); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
 	listen := flag.String("listen", ":8223", "where to be asked")
 	flag.Parse()
 	if flag.NArg() == 0 {
