@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -21,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How often a message is requested before it counts as lost.
 const TRIES: u32 = 50;
 
+/// The number of connections so far.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
 /// A client of one server, which switches to another one after a failure.
 pub struct Nats {
     servers: Vec<String>,
@@ -31,6 +35,8 @@ pub struct Nats {
 
 struct Connection {
     stream: BufReader<TcpStream>,
+    /// Where the server answers: other connections have others.
+    inbox: String,
     requests: u64,
     /// The server announced its shutdown: clients should switch.
     goes: bool,
@@ -112,12 +118,13 @@ impl Store for Nats {
 impl Connection {
     async fn open(address: &str) -> std::io::Result<Self> {
         let stream = BufReader::new(TcpStream::connect((address, 4222)).await?);
-        let mut connection = Self { stream, requests: 0, goes: false };
+        let inbox = format!("_INBOX.{}", OPENED.fetch_add(1, Ordering::Relaxed));
+        let mut connection = Self { stream, inbox, requests: 0, goes: false };
         let mut info = String::new();
         connection.stream.read_line(&mut info).await?;
         // Without headers, missing responders are not reported.
-        let hello =
-            "CONNECT {\"verbose\":false,\"headers\":true,\"no_responders\":true}\r\nSUB _INBOX.w.* 1\r\n";
+        let options = r#"{"verbose":false,"headers":true,"no_responders":true}"#;
+        let hello = format!("CONNECT {options}\r\nSUB {}.* 1\r\n", connection.inbox);
         connection.stream.write_all(hello.as_bytes()).await?;
         Ok(connection)
     }
@@ -125,7 +132,7 @@ impl Connection {
     /// The answer; `None` if there are no responders.
     async fn request(&mut self, subject: &str, payload: &[u8]) -> std::io::Result<Option<Vec<u8>>> {
         self.requests += 1;
-        let inbox = format!("_INBOX.w.{}", self.requests);
+        let inbox = format!("{}.{}", self.inbox, self.requests);
         let head = format!("PUB {subject} {inbox} {}\r\n", payload.len());
         self.stream.write_all(&[head.as_bytes(), payload, b"\r\n"].concat()).await?;
         loop {
