@@ -16,6 +16,7 @@ mod edits;
 mod eyes;
 mod eyes_printed;
 mod eyes_silent;
+mod first_start;
 mod flags;
 mod gitops;
 mod growth;

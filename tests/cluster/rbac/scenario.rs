@@ -21,7 +21,10 @@ pub fn with_claims(name: &str) -> Value {
 /// Does everything once.
 pub async fn run(world: &World) {
     let fleets = world.fleets();
-    world.fleet(with_claims("db")).await;
+    let mut db = with_claims("db");
+    db["spec"]["updateStrategy"]["hooks"] =
+        json!([{"name": "seed", "at": "BeforeCreate", "wait": {"seconds": 1}}]);
+    world.fleet(db).await;
     world.until_applied("db").await;
 
     // Two rollouts: the revision before the last is not kept any more.
