@@ -224,6 +224,10 @@ impl Scenario {
                 ..Self::blue_green("hooks-immediately/image/2", Change::Image, 2)
             },
             Self::hard_fork("hooks-hard-fork/image/2", Change::Image, 2),
+            in_place("create", Change::Create),
+            in_place("up", Change::Up),
+            in_place("up-and-image", Change::UpAndImage),
+            Self { claims_go: true, ..in_place("repair", Change::Repair) },
         ];
         // Jobs that succeed, fail, and never start; the last two are skipped.
         let asking = [
@@ -264,12 +268,25 @@ impl Scenario {
         ])
     }
 
+    /// True if it creates nodes, or loses one.
+    fn adds_nodes(&self) -> bool {
+        matches!(self.change, Change::Create | Change::Up | Change::UpAndImage | Change::Repair)
+    }
+
     /// A short wait at each point, and an approval that never comes.
     fn list_of_hooks(&self) -> Value {
         if let Some(image) = self.job {
             return self.hooks_that_ask(image);
         }
         let points: &[&str] = match (self.strategy, self.promotion) {
+            _ if self.adds_nodes() => &[
+                "BeforeCreate",
+                "AfterFirstCreation",
+                "AfterCreate",
+                "BeforeRemove",
+                "AfterScaleUp",
+                "AfterRollout",
+            ],
             _ if self.is_held() => &["BeforeRollout", "BeforeNode", "AfterNode", "AfterStep", "AfterRollout"],
             ("InPlace", _) => {
                 &["BeforeRollout", "BeforeNode", "AfterNode", "AfterStep", "AfterRollout", "BeforeRemove"]
