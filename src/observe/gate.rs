@@ -61,7 +61,7 @@ impl FleetScope {
         if rollout.waiting_for.is_empty() {
             return None;
         }
-        if let Some(sentence) = self.neighbours.why_after(meta, &strategy.after) {
+        if let Some(sentence) = self.neighbours.why_after(self.fleet_kind(), meta, &strategy.after) {
             return Some(Gate::Predecessors(sentence));
         }
         let Some(plan) = status.plan.as_ref().and_then(RawPlan::id) else {

@@ -62,16 +62,15 @@ impl Neighbour {
         }
     }
 
-    /// Its release. That of a StatefulSetRollout is the one of its StatefulSets, which have the templates.
+    /// Its release: an annotation beside the template. A StatefulSetRollout has none while its StatefulSets differ.
     fn release(&self) -> Option<&str> {
-        let own = self.meta().annotation(ANNOTATION_RELEASE);
         match self {
-            Self::Nodes(_) => own,
-            Self::Pods(_, sets) => own.or_else(|| {
+            Self::Nodes(fleet) => fleet.meta.annotation(ANNOTATION_RELEASE),
+            Self::Pods(_, sets) => {
                 let mut of_sets = sets.iter().map(|set| set.meta.annotation(ANNOTATION_RELEASE));
                 let first = of_sets.next().flatten();
                 first.filter(|first| of_sets.all(|other| other == Some(*first)))
-            }),
+            }
         }
     }
 
@@ -143,12 +142,13 @@ impl Neighbours {
     }
 
     /// What a fleet waits for, in a sentence: the first of its predecessors that is not up to date.
-    pub(super) fn why_after(&self, meta: &Meta, after: &[Predecessor]) -> Option<String> {
+    pub(super) fn why_after(&self, kind: FleetKind, meta: &Meta, after: &[Predecessor]) -> Option<String> {
         let views = self.views.get().filter(|_| !after.is_empty())?;
         if let Some(sentence) = Self::why_unknown(views) {
             return Some(sentence);
         }
-        let release = meta.annotation(ANNOTATION_RELEASE);
+        let own = self.get(&(kind, meta.key()));
+        let release = own.as_ref().and_then(Neighbour::release);
         after.iter().find_map(|of| {
             let name = format!("{} {}", of.kind, of.name);
             let Some(other) = self.get(&place(&meta.namespace, of)) else {

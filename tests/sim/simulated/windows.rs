@@ -341,6 +341,30 @@ fn pods_of_stateful_sets_wait_for_the_window() {
 }
 
 #[test]
+fn release_of_stateful_sets_counts_and_not_that_of_their_rollout() {
+    sets::play(|w| async move {
+        w.run_sets(&[("a", 2), ("db", 2)]).await;
+        let mut first = sets::rollout(&sets::named(&["a"]), &json!({}));
+        first["metadata"]["name"] = json!("first");
+        w.create(first).await;
+        let after = json!([{"kind": "StatefulSetRollout", "name": "first"}]);
+        w.adopt(&sets::named(&["db"]), &json!({"after": after})).await;
+        let release = |release: &str| json!({"metadata": {"annotations": {"windlass.dev/release": release}}});
+        w.merge(sets::ROLLOUT, "first", &release("7")).await;
+        w.merge(sets::SET, "db", &release("7")).await;
+        w.image("db", "db:2").await;
+        let sentence = "waiting for StatefulSetRollout first to have windlass.dev/release=7, and not none";
+        w.until("it waits", |status| told(status) == sentence).await;
+        w.rest(600).await;
+        w.merge(sets::SET, "a", &release("7")).await;
+        w.image("a", "db:2").await;
+        w.until("it is complete", sets::is_at_rest).await;
+        let images = w.images();
+        assert!(images.len() == 4 && images.iter().all(|pod| pod.ends_with("db:2")), "{images:?}");
+    });
+}
+
+#[test]
 fn window_that_never_opens_is_refused_and_blocks_no_scaling() {
     play(|w| async move {
         w.serve(fleet(2, json!({"type": "InPlace"}))).await;
