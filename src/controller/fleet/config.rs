@@ -7,6 +7,7 @@ use tracing::warn;
 
 use crate::api::Stage;
 use crate::api::conditions::{self, STALLED};
+use crate::api::names::ANNOTATION_RESTART_ON;
 use crate::cache::Sighting;
 use crate::controller::{Context, ReconcileError};
 use crate::revision::config::{self, ConfigReference};
@@ -25,7 +26,7 @@ pub(super) struct Config {
     pub(super) digest: Option<String>,
     /// When to look again, if a change is left alone, or an object could not be read.
     pub(super) look_again: Option<Duration>,
-    /// Which object cannot be read, in a sentence.
+    /// Which object does not exist or cannot be read, in a sentence.
     pub(super) unread: Option<String>,
 }
 
@@ -73,7 +74,8 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
         Answer::Refused(why) => {
             Some(format!("a change of {reference} restarts no pod, since it cannot be read: {why}"))
         }
-        Answer::Digest(_) | Answer::Missing => None,
+        Answer::Missing => Some(format!("{ANNOTATION_RESTART_ON} names {reference}, which does not exist")),
+        Answer::Digest(_) => None,
     });
     let live = config::compose(&named, recorded, seen);
     let again =

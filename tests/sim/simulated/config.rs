@@ -239,8 +239,11 @@ fn object_that_comes_later_restarts_pods_once_it_exists() {
         w.serve(following(fleet(2, json!({"type": "InPlace"})), BOTH)).await;
         let before = digests(&w);
         assert!(!before[0].contains("secret/"), "{before:?}");
+        let sentence = "windlass.dev/restart-on names secret/db-tls, which does not exist";
+        w.until("it says so", |status| message(status, "UpToDate") == sentence).await;
         w.create(secret("a")).await;
         until_rolled(&w, &before).await;
+        assert_eq!(message(&w.status(), "UpToDate"), "");
     });
 }
 
