@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::env::Env;
 use super::error::ResolveError;
+use super::executor::stalled;
 use super::id::PlanId;
 use super::plan::{Plan, PlanState, TaskRecord, TaskState};
 use super::registry::Registry;
@@ -119,14 +120,30 @@ pub fn held_by(plan: &Plan) -> Option<&TaskRecord> {
 /// if no task holds the plan.
 pub fn try_again(plan: &mut Plan) -> bool {
     let Some(record) = held_task(plan) else { return false };
+    begin_again(record);
+    plan.retry_at = None;
+    true
+}
+
+/// Resets the current task if it is past its deadline, so that it runs again in the same plan as a new attempt. Returns
+/// false if the plan is not stalled.
+pub fn restart_stalled(plan: &mut Plan, now: DateTime<Utc>) -> bool {
+    if stalled(plan, now).is_none() {
+        return false;
+    }
+    let Some(record) = plan.current().and_then(|current| plan.tasks.get_mut(current)) else { return false };
+    begin_again(record);
+    plan.retry_at = None;
+    true
+}
+
+fn begin_again(record: &mut TaskRecord) {
     record.state = TaskState::Pending;
     record.attempt = record.attempt.max(1).saturating_add(1);
     record.attempts = 0;
     record.progress = Value::Null;
     (record.started_at, record.finished_at, record.deadline) = (None, None, None);
     record.message.clear();
-    plan.retry_at = None;
-    true
 }
 
 /// Marks the failed task that holds the plan as Skipped, so that the plan continues; the task's message stays. Returns

@@ -17,7 +17,9 @@ pub mod task;
 #[cfg(test)]
 mod laws;
 
-pub use control::{SkipRefused, abort, held_by, pass_over, retry_seed, skip, supersede, try_again};
+pub use control::{
+    SkipRefused, abort, held_by, pass_over, restart_stalled, retry_seed, skip, supersede, try_again,
+};
 pub use env::Env;
 pub use error::{ResolveError, TaskError};
 pub use executor::{Advance, Deadline, advance, backoff, check_shape, next_deadline, stalled};

@@ -12,7 +12,7 @@ use crate::api::Reason;
 use crate::children::Children;
 use crate::planner::Facts;
 use crate::planner::facts::reason_of;
-use crate::planner::routing::{Next, lost};
+use crate::planner::routing::{Next, SETTLES_IN, lost};
 use crate::port::{Guard, RoutingWrite, Temporal, TemporalError};
 
 /// Requeue after a write.
@@ -37,6 +37,20 @@ impl WorkerScope {
     /// Records an event.
     pub fn record_event(&self, event: Event) {
         self.recorder.record(event);
+    }
+
+    /// Records an event if Temporal has not reported that all task queues use the routing, and the task goes on anyway.
+    pub fn report_unconfirmed(&self, cx: &TaskContext<'_>) {
+        if self.facts.described().is_some_and(|described| described.is_settled) {
+            return;
+        }
+        let note = format!(
+            "Temporal has not reported within {} s that all task queues use the routing to {}; the routing is set and its \
+             workers poll, so the rollout continues",
+            SETTLES_IN.num_seconds(),
+            self.facts.target.build
+        );
+        self.record_event(Event::warning(Reason::RoutingUnconfirmed, cx.record.id.clone(), note));
     }
 
     /// The guard for a write that is based on these facts.

@@ -35,6 +35,7 @@ impl FakeTemporal {
             Fault::None
             | Fault::Forgetful
             | Fault::Empty
+            | Fault::Unsettled
             | Fault::Foreign
             | Fault::Uncounting
             | Fault::LosesAnswers
@@ -109,7 +110,7 @@ impl Temporal for FakeTemporal {
             Ok(DescribedDeployment {
                 conflict_token: deployment.conflict_token(),
                 routing: deployment.routing.clone(),
-                is_settled: true,
+                is_settled: state.fault != Fault::Unsettled,
                 manager: deployment.manager.clone(),
                 last_modifier: deployment.last_modifier.clone(),
                 versions: if state.fault == Fault::Empty { Vec::new() } else { versions.collect() },

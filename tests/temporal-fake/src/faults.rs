@@ -28,6 +28,8 @@ pub enum Fault {
     Refusing,
     /// The Secret of the connection does not exist.
     Secretless,
+    /// It never reports that all task queues use the routing.
+    Unsettled,
     /// It carries out writes and loses the answers.
     LosesAnswers,
 }

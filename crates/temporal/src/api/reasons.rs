@@ -69,6 +69,7 @@ pub enum Reason {
     ApprovalRequested,
     RampRestored,
     RampCleared,
+    RoutingUnconfirmed,
     VersionScaledDown,
     VersionRevived,
     VersionDeleted,

@@ -37,6 +37,15 @@ impl Next {
 /// How long Temporal's description may lag behind a write: a difference within that time is ignored.
 pub const LAG: TimeDelta = TimeDelta::seconds(3);
 
+/// How long Windlass waits for Temporal to report that all task queues use the routing. Some Temporal servers never do,
+/// although they do use it.
+pub const SETTLES_IN: TimeDelta = TimeDelta::seconds(60);
+
+/// True if a routing that has not changed since `set_at` is in use, or Temporal has had enough time to report that it is.
+fn is_settled(described: &DescribedDeployment, set_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> bool {
+    described.is_settled || set_at.is_some_and(|at| now - at >= SETTLES_IN)
+}
+
 /// The next step of a ramp task. `set_at`: when Windlass first observed the ramp in Temporal; the task persists it.
 #[must_use]
 pub fn ramp(
@@ -84,7 +93,7 @@ pub fn ramp(
             until: Some(now + pause),
         };
     };
-    if !described.is_settled {
+    if !is_settled(described, Some(set_at), now) {
         return Next::wait(Reason::Ramping, unsettled());
     }
     let until = set_at + pause;
@@ -112,7 +121,7 @@ fn is_ramped(described: &DescribedDeployment, target: &BuildId, percent: Percent
 /// The write that restores the ramp of a plan's last completed step, if a person changed it while the plan is at a
 /// task between two steps: no task of the plan would restore it.
 #[must_use]
-pub fn ramp_to_restore(facts: &Facts, plan: &Plan) -> Option<(RoutingWrite, u8)> {
+pub fn ramp_to_restore(facts: &Facts, plan: &Plan, now: DateTime<Utc>) -> Option<(RoutingWrite, u8)> {
     let current = plan.current().filter(|_| plan.is_active())?;
     let is_of_routing = |type_: &str| matches!(type_, "ramp" | "set-current" | "clear-ramp");
     let task = &plan.tasks[current];
@@ -126,13 +135,15 @@ pub fn ramp_to_restore(facts: &Facts, plan: &Plan) -> Option<(RoutingWrite, u8)>
     let wanted = Percent(f32::from(percent));
     let holds = is_ramped(described, target, wanted);
     let is_elsewhere = described.routing.current.as_ref() == Some(target);
-    (!holds && !is_elsewhere && described.is_settled && not_served(facts).is_none())
+    let is_known = is_settled(described, step.finished_at, now);
+    (!holds && !is_elsewhere && is_known && not_served(facts).is_none())
         .then(|| (RoutingWrite::Ramp { to: target.clone(), percent: wanted }, percent))
 }
 
-/// The next step of the task that makes the target the current version.
+/// The next step of the task that makes the target the current version. `set_at`: when Windlass first observed in Temporal
+/// that it is; the task persists it.
 #[must_use]
-pub fn set_current(facts: &Facts) -> Next {
+pub fn set_current(facts: &Facts, set_at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Next {
     let described = match begin(facts) {
         Ok(described) => described,
         Err(wait) => return wait,
@@ -140,7 +151,14 @@ pub fn set_current(facts: &Facts) -> Next {
     let target = &facts.target.build;
     let is_current = described.routing.current.as_ref() == Some(target);
     if is_current && described.routing.ramp.is_none() {
-        return if described.is_settled { Next::Done } else { Next::wait(Reason::Promoting, unsettled()) };
+        let is_settled = is_settled(described, set_at.map(|at| at.min(now)), now);
+        // Without pollers, nobody receives the tasks of a routing that is not reported.
+        let unserved = not_served(facts).filter(|_| !described.is_settled);
+        return match unserved {
+            _ if !is_settled => Next::wait(Reason::Promoting, unsettled()),
+            Some(wait) => wait,
+            None => Next::Done,
+        };
     }
     if is_current {
         return Next::Write(RoutingWrite::ClearRamp);

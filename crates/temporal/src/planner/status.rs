@@ -309,12 +309,16 @@ fn cause(status: &WorkerDeploymentStatus) -> Reason {
 }
 
 fn ready(facts: &Facts) -> (Truth, Reason, String) {
+    // The workers of other versions in the same deployment are somebody else's.
+    let has_workers = |version: &Version| version.workers.is_some() || version.has_revision;
     let serves = |version: &&Version| {
-        matches!(facts.state(version), VersionState::Current | VersionState::Ramping | VersionState::Draining)
+        let state = facts.state(version);
+        has_workers(version)
+            && matches!(state, VersionState::Current | VersionState::Ramping | VersionState::Draining)
     };
     let mut serving = facts.versions.values().filter(serves).peekable();
     if serving.peek().is_none() {
-        return (Truth::False, Reason::NotStarted, "no version receives tasks".to_owned());
+        return (Truth::False, Reason::NotStarted, "no version of this object receives tasks".to_owned());
     }
     let is_short = |version: &Version| {
         version

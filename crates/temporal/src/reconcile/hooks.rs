@@ -85,7 +85,7 @@ impl Reconcile<'_> {
 
     /// Restores the ramp that a person changed while the plan is between two steps.
     pub(super) async fn restore_ramp(&self, plan: &Plan) {
-        let Some((write, percent)) = routing::ramp_to_restore(&self.facts, plan) else { return };
+        let Some((write, percent)) = routing::ramp_to_restore(&self.facts, plan, self.now) else { return };
         if self.scope().write(&write).await.is_ok() {
             let note = format!(
                 "another client changed the ramp; Windlass restored the {percent} % of the plan's step"

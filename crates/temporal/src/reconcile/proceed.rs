@@ -41,7 +41,8 @@ impl Reconcile<'_> {
         }
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             self.skip(plan);
-            let tried_again = requests.retried_plan() == Some(plan.id.as_str()) && control::try_again(plan);
+            let tried_again = requests.retried_plan() == Some(plan.id.as_str())
+                && (control::try_again(plan) || control::restart_stalled(plan, self.now));
             if tried_again {
                 status.spent_retry.clone_from(&requests.retry);
             }
@@ -88,6 +89,14 @@ impl Reconcile<'_> {
         let Some(task) = self.read.annotation(ANNOTATION_SKIP) else { return };
         if !task.starts_with(plan.id.as_str()) {
             return;
+        }
+        let is_promotion = plan.tasks.iter().any(|record| record.id == task && record.type_ == "set-current");
+        if is_promotion && self.facts.current() != Some(&self.facts.target.build) {
+            let note = format!(
+                "task {task} cannot be skipped: {} is not the current version in Temporal yet",
+                self.facts.target.build
+            );
+            return self.record_event(Event::warning(Reason::SkipRefused, task, note));
         }
         if let Err(refused) = control::skip(plan, task, &self.cx.registry, self.now) {
             let is_over = matches!(refused, control::SkipRefused::TaskOver { .. });

@@ -37,6 +37,7 @@ impl Task for Ramp {
     fn policy(&self, env: &Env) -> Policy {
         let patience = env.find::<WorkerScope>().map_or(600, |s| s.facts.spec.progress_deadline_seconds);
         Policy::default()
+            .skippable()
             .unpaced()
             .due(due_unless_paused(env, Due::After(i64::from(self.pause_seconds) + i64::from(patience))))
     }
@@ -79,6 +80,10 @@ impl Task for Ramp {
             }
             Next::Wait { reason, message, .. } if set_at.is_none() && reason == Reason::Ramping => {
                 Ok(wait_with(cx, reason, &message, SOON, &[(SET_AT, json!(cx.now))]))
+            }
+            Next::Done => {
+                scope.report_unconfirmed(cx);
+                Ok(Outcome::Done)
             }
             next => Ok(outcome(next, cx)),
         }

@@ -2,11 +2,17 @@
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError};
 
 use crate::api::Reason;
 use crate::planner::routing::{self, Next};
-use crate::scope::{SOON, WorkerScope, due_unless_paused, outcome, wait_for, wait_out};
+use crate::scope::{
+    SOON, WorkerScope, due_unless_paused, outcome, recorded_time, wait_for, wait_out, wait_with,
+};
+
+/// Progress: when Windlass first observed in Temporal that the target is the current version.
+const SET_AT: &str = "setAt";
 
 /// Makes the target the current version.
 #[derive(Debug, Deserialize, Serialize)]
@@ -17,12 +23,25 @@ pub struct SetCurrent {}
 #[async_trait]
 impl Task for SetCurrent {
     fn policy(&self, env: &Env) -> Policy {
-        Policy::default().unpaced().due(due_unless_paused(env, Due::Default))
+        Policy::default().skippable().unpaced().due(due_unless_paused(env, Due::Default))
     }
 
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         let scope = cx.env.get::<WorkerScope>()?;
-        carry_out(cx, scope, routing::set_current(&scope.facts)).await
+        let set_at = recorded_time(&cx.record.progress, SET_AT);
+        let next = routing::set_current(&scope.facts, set_at, cx.now);
+        match next {
+            Next::Wait { reason, message, .. }
+                if set_at.is_none() && scope.facts.current() == Some(&scope.facts.target.build) =>
+            {
+                Ok(wait_with(cx, reason, &message, SOON, &[(SET_AT, json!(cx.now))]))
+            }
+            Next::Done => {
+                scope.report_unconfirmed(cx);
+                Ok(Outcome::Done)
+            }
+            next => carry_out(cx, scope, next).await,
+        }
     }
 }
 

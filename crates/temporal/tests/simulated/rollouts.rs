@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use windlass_temporal::port::{Percent, RoutingWrite};
-use windlass_temporal_fake::Write;
+use windlass_temporal_fake::{Fault, Write};
 
 use crate::stage::{Stage, deployment, spec};
 
@@ -110,6 +110,57 @@ async fn manually_changed_ramp_is_restored_and_its_step_restarts() {
     s.until("the event", |s| s.events("RampRestored") == 1).await;
     s.seconds(50).await;
     assert_eq!(s.status()["rampPercent"], 20, "its time began anew");
+    s.until_current(&v2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn routing_that_is_never_reported_delays_no_rollout_for_good() {
+    let (s, _) = Stage::running(spec("v1")).await;
+    s.temporal.set_fault(Fault::Unsettled);
+    let v2 = s.roll_to("v2").await;
+    s.until("it waits for Temporal", |s| s.message("UpToDate").contains("waiting for all task queues")).await;
+    s.kill_operator();
+    s.start_operator();
+    s.until_current(&v2).await;
+    s.until("it is complete", |s| s.condition("UpToDate") == "True/Applied").await;
+    // Each step of the ramp, and the promotion.
+    assert_eq!(s.events("RoutingUnconfirmed"), 3);
+    assert_eq!(s.ramps(), [100, 5, 50, 100], "nothing is written twice");
+    s.seconds(300).await;
+    assert_eq!(s.events("RoutingUnconfirmed"), 3, "it is said once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn skip_and_retry_end_a_wait_for_the_routing() {
+    let mut slow = spec("v1");
+    slow["rollout"] = json!({"steps": [{"percent": 20, "pauseSeconds": 3600}]});
+    slow["progressDeadlineSeconds"] = json!(30);
+    let (s, _) = Stage::running(slow).await;
+    s.temporal.set_fault(Fault::Unsettled);
+    let v2 = s.roll_to("v2").await;
+    let at = |type_: &'static str| {
+        move |s: &Stage| {
+            let plan = s.status()["plan"].clone();
+            let tasks = plan["tasks"].as_array().cloned().unwrap_or_default();
+            tasks.iter().any(|task| task["type"] == type_ && task["state"] == "Running")
+        }
+    };
+    let id = |s: &Stage, type_: &str| {
+        let tasks = s.status()["plan"]["tasks"].as_array().cloned().unwrap_or_default();
+        let task = tasks.iter().find(|task| task["type"] == type_).cloned().unwrap_or_default();
+        (task["id"].as_str().unwrap_or_default().to_owned(), task["attempt"].clone())
+    };
+    s.until("it ramps", at("ramp")).await;
+    s.annotate("windlass.dev/skip", &id(&s, "set-current").0).await;
+    s.until("it is refused", |s| s.events("SkipRefused") == 1).await;
+    s.annotate("windlass.dev/skip", &id(&s, "ramp").0).await;
+    s.until("it promotes", at("set-current")).await;
+    s.until("it is stalled", |s| s.condition("Stalled") == "True/NoProgress").await;
+    let plan = s.status()["plan"]["id"].as_str().unwrap_or_default().to_owned();
+    s.annotate("windlass.dev/retry", &plan).await;
+    s.until("it is a new attempt", |s| id(s, "set-current").1 == 2).await;
+    s.annotate("windlass.dev/skip", &id(&s, "set-current").0).await;
+    s.until("it is complete", |s| s.condition("UpToDate") == "True/Applied").await;
     s.until_current(&v2).await;
 }
 

@@ -11,9 +11,10 @@ use crate::verbs::change::{self, Change, Verb, Write, annotation};
 use crate::verbs::revisions::StoredRevision;
 use crate::verbs::{Needs, VerbArgs, carry_out_on};
 use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
+use windlass_kube_port::observed::parse_time;
 
-/// The task that may be skipped, besides those of hooks.
-const SKIPPABLE: &str = "run-gate";
+/// The tasks that may be skipped, besides those of hooks. The last one only if the target is the current version.
+const SKIPPABLE: [&str; 3] = ["run-gate", "ramp", "set-current"];
 
 /// Decides what a verb changes in a `WorkerDeployment`.
 pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
@@ -26,7 +27,7 @@ pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change,
         Verb::Restart => Ok(change::restart(object, false, now)),
         Verb::Abort { rollback: false } => abort(object),
         Verb::Abort { rollback: true } => Err(change::ROLLBACK_OF_TEMPLATE.to_owned()),
-        Verb::Retry => retry(object),
+        Verb::Retry => retry(object, now),
         Verb::Skip { task } => skip(object, task.as_deref()),
         Verb::Promote { hash } => promote(object, hash.as_deref()),
         Verb::Approve { task } => at_hooks::approve(object, task.as_deref()),
@@ -53,18 +54,24 @@ fn abort(object: &Value) -> Result<Change, String> {
     }
 }
 
-fn retry(object: &Value) -> Result<Change, String> {
+fn retry(object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
     let (id, state) = plan(object);
     let tasks = object["status"]["plan"]["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
     let rejected = object["status"]["rejected"]["planID"].as_str();
-    let has_failed = state == "Active" && tasks.iter().any(|task| task["state"] == "Failed");
+    let is_late = |task: &Value| task["deadline"].as_str().and_then(parse_time).is_some_and(|at| at <= now);
+    let is_stuck = |task: &Value| match task["state"].as_str() {
+        Some("Failed") => true,
+        Some("Complete" | "Skipped") => false,
+        _ => is_late(task),
+    };
+    let has_failed = state == "Active" && tasks.iter().any(is_stuck);
     let id = match rejected {
         Some(id) => id,
         None if has_failed => id,
         None => {
-            return Err(
-                "no target is rejected, and no gate or hook has failed: there is nothing to retry".to_owned()
-            );
+            return Err("no target is rejected, no gate or hook has failed, and no task is stalled: there is nothing to \
+                        retry"
+                .to_owned());
         }
     };
     let Some(value) = change::next_retry(object, id, object["status"]["spentRetry"].as_str()) else {
@@ -93,10 +100,21 @@ fn skip(object: &Value, named: Option<&str>) -> Result<Change, String> {
     if is_over(&task) {
         return Ok(Change::already("skip", format!("task {id} ({type_}) has already ended")));
     }
-    let may_be_skipped = |task: &Value| task["type"] == SKIPPABLE || task["params"]["hook"].is_string();
+    let may_be_skipped = |task: &Value| {
+        task["type"].as_str().is_some_and(|type_| SKIPPABLE.contains(&type_))
+            || task["params"]["hook"].is_string()
+    };
     if !may_be_skipped(task) {
         return Err(format!(
-            "task {id} ({type_}) cannot be skipped; only the task {SKIPPABLE} and hooks can be"
+            "task {id} ({type_}) cannot be skipped; only {} and hooks can be",
+            SKIPPABLE.join(", ")
+        ));
+    }
+    let status = &object["status"];
+    if type_ == "set-current" && status["currentBuildID"] != status["targetBuildID"] {
+        let target = status["targetBuildID"].as_str().unwrap_or_default();
+        return Err(format!(
+            "task {id} ({type_}) cannot be skipped: {target} is not the current version in Temporal yet"
         ));
     }
     if annotation(object, ANNOTATION_SKIP) == Some(id) {
@@ -266,9 +284,34 @@ mod tests {
         ] {
             object["metadata"]["annotations"]["windlass.dev/retry"] = asked.clone();
             object["status"]["spentRetry"] = spent;
-            let write = retry(&object).unwrap().write;
+            let write = retry(&object, DateTime::UNIX_EPOCH).unwrap().write;
             let expected = expected.map(|value| Write::Annotation(ANNOTATION_RETRY, value.to_owned()));
             assert_eq!(write, expected, "{asked}");
+        }
+    }
+
+    #[test]
+    fn stalled_task_of_the_routing_may_be_retried_and_skipped() {
+        let mut object = rolled();
+        object["status"]["targetBuildID"] = json!("two");
+        let now = DateTime::from_timestamp(1_900_000_000, 0).unwrap();
+        for (type_, late, current, may_retry, may_skip) in [
+            ("ramp", true, "one", true, true),
+            ("ramp", false, "one", false, true),
+            ("set-current", true, "two", true, true),
+            ("set-current", true, "one", true, false),
+            ("create-version", true, "one", true, false),
+        ] {
+            let deadline = now + chrono::TimeDelta::seconds(if late { -1 } else { 1 });
+            object["status"]["currentBuildID"] = json!(current);
+            object["status"]["plan"]["tasks"][1] =
+                json!({"id": "0123456789-1", "type": type_, "state": "Running", "deadline": deadline});
+            let may = |verb: Verb| change(&verb, &object, now).is_ok();
+            assert_eq!(
+                (may(Verb::Retry), may(Verb::Skip { task: None })),
+                (may_retry, may_skip),
+                "{type_} {current}"
+            );
         }
     }
 

@@ -55,20 +55,24 @@ fn workers_without_observed_pollers_get_no_tasks() {
         Next::Wait { reason, .. } => Some(reason),
         _ => None,
     };
-    assert_eq!(reason(set_current(&f)), Some(Reason::WorkersNotReady));
+    assert_eq!(reason(set_current(&f, None, now())), Some(Reason::WorkersNotReady));
     let two = BuildId::new("two");
     f.versions.insert(two.clone(), version(&two, VersionStatus::Inactive, false));
     for (pollers, waits) in [(None, true), (Some(0), true), (Some(1), false)] {
         f.versions.get_mut(&two).unwrap().pollers = pollers;
-        assert_eq!(reason(set_current(&f)) == Some(Reason::WaitingForPollers), waits, "{pollers:?}");
+        assert_eq!(
+            reason(set_current(&f, None, now())) == Some(Reason::WaitingForPollers),
+            waits,
+            "{pollers:?}"
+        );
     }
-    assert_eq!(set_current(&f), Next::Write(RoutingWrite::Current(Some(two.clone()))));
+    assert_eq!(set_current(&f, None, now()), Next::Write(RoutingWrite::Current(Some(two.clone()))));
     f.spec.paused = true;
-    assert_eq!(reason(set_current(&f)), Some(Reason::Paused));
+    assert_eq!(reason(set_current(&f, None, now())), Some(Reason::Paused));
     f.spec.paused = false;
     let TemporalState::Known(described) = &mut f.temporal else { panic!() };
     described.manager = Some(Identity::new("alice"));
-    assert_eq!(reason(set_current(&f)), Some(Reason::OwnedByOther));
+    assert_eq!(reason(set_current(&f, None, now())), Some(Reason::OwnedByOther));
     let TemporalState::Known(described) = &mut f.temporal else { panic!() };
     described.routing.ramp = Some(Ramp { to: RampTarget::Version(two), percent: Percent(5.0) });
     assert_eq!(stray_ramp(&f, false), None, "the ramp of another manager is not cleared either");
@@ -103,7 +107,7 @@ fn routing_write_waits_for_all_task_queues() {
     let mut served = version(&two, VersionStatus::Ramping, true);
     served.pollers = Some(2);
     f.versions.insert(two.clone(), served);
-    let (pause, long_ago) = (TimeDelta::seconds(60), Some(now() - TimeDelta::hours(1)));
+    let (pause, just_now) = (TimeDelta::zero(), Some(now()));
     let described = |f: &mut super::Facts, is_settled: bool, current: &BuildId| {
         let TemporalState::Known(described) = &mut f.temporal else { panic!() };
         described.is_settled = is_settled;
@@ -114,10 +118,22 @@ fn routing_write_waits_for_all_task_queues() {
     let one = BuildId::new("one");
     for is_settled in [false, true] {
         described(&mut f, is_settled, &one);
-        assert_eq!(ramp(&f, 5, pause, long_ago, now()) == Next::Done, is_settled);
+        assert_eq!(ramp(&f, 5, pause, just_now, now()) == Next::Done, is_settled);
         described(&mut f, is_settled, &two);
-        assert_eq!(set_current(&f) == Next::Done, is_settled);
+        let current = |ago: Option<i64>| {
+            let set_at = ago.map(|seconds| now() - TimeDelta::seconds(seconds));
+            set_current(&f, set_at, now()) == Next::Done
+        };
+        assert_eq!(
+            [None, Some(0), Some(59), Some(60)].map(current),
+            [is_settled, is_settled, is_settled, true]
+        );
     }
+    // Temporal never reports it, and nobody polls.
+    described(&mut f, false, &two);
+    f.versions.get_mut(&two).unwrap().pollers = Some(0);
+    let next = set_current(&f, Some(now() - TimeDelta::hours(1)), now());
+    assert!(matches!(next, Next::Wait { reason: Reason::WaitingForPollers, .. }), "{next:?}");
 }
 
 #[test]
