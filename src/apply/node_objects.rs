@@ -14,7 +14,7 @@ use super::patches::{metadata_change, metadata_ops, own_field_ops, set_target};
 use super::reverted;
 use super::unwatched::{ask_again, read_again};
 use super::{Admission, ReconcileError};
-use crate::api::names::{LABEL_NODE, LABEL_REVISION, pod_name};
+use crate::api::names::{ANNOTATION_FIRST_START, LABEL_NODE, LABEL_REVISION, pod_name};
 use crate::api::{ClaimRetention, PodTemplateHash, Reason, StatefulNodeSpec, TemplateMeta};
 use crate::cache::Sighting;
 use crate::cache::probes::{CheckedTemplate, FoundTemplate, NoPod, SameTemplate};
@@ -508,6 +508,10 @@ pub async fn apply_to_claims(
     spec: &StatefulNodeSpec,
 ) -> Result<Option<String>, ReconcileError> {
     let mut shared = None;
+    // A claim that was not seen as its StatefulSet was created.
+    if scope.set().is_some() {
+        release_first_start(scope, node).await.map_err(ReconcileError::Children)?;
+    }
     for name in claim_names(node) {
         let key = Key::new(&node.meta.namespace, name);
         let Some(claim) = scope.view.claims.get(&key) else {
@@ -531,6 +535,29 @@ pub async fn apply_to_claims(
         scope.cluster.patch(target, Part::Main, ops).await.map_err(ReconcileError::Children)?;
     }
     Ok(shared)
+}
+
+/// Removes the annotation by which the node's claims are known to be unused: hooks at `BeforeCreate` are done, and a pod uses
+/// them from now on.
+pub async fn release_first_start(scope: &NodeScope, node: &ObservedNode) -> Result<(), ClusterError> {
+    for name in claim_names(node) {
+        let claim = scope.view.claims.get(&Key::new(&node.meta.namespace, name));
+        let Some(claim) = claim.filter(|claim| claim.meta.annotation(ANNOTATION_FIRST_START).is_some())
+        else {
+            continue;
+        };
+        let op =
+            PatchOp::remove(format!("/metadata/annotations/{}", ANNOTATION_FIRST_START.replace('/', "~1")));
+        match scope
+            .cluster
+            .patch(Target::of(Kind::PersistentVolumeClaim, &claim.meta), Part::Main, vec![op])
+            .await
+        {
+            Ok(_) | Err(ClusterError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 /// True if the node still exists and is not being deleted, by the API server itself. The cache may be stale: a node

@@ -51,6 +51,7 @@ impl Context {
             about: About::EveryPoint,
             skip: None,
             hold: None,
+            awaits: None,
         }
     }
 }

@@ -134,6 +134,23 @@ fn check_job(job: &JobHook, at: HookPoint) -> Result<(), String> {
     Ok(())
 }
 
+/// True if a hook has the placeholder of the pod's address: without a pod, it never ends.
+#[must_use]
+pub fn needs_pod(hook: &Hook) -> bool {
+    let texts: Vec<&str> = match hook.action() {
+        Some(HookAction::Http(http)) => {
+            let headers = http.headers.iter().filter_map(|header| header.value.as_deref());
+            [http.url.as_str(), http.body.as_str()].into_iter().chain(headers).collect()
+        }
+        Some(HookAction::Query(query)) => vec![query.promql.as_str()],
+        _ => Vec::new(),
+    };
+    texts
+        .into_iter()
+        .filter_map(|text| Filled::parse(text).ok())
+        .any(|text| text.values().any(|name| name == ValueName::PodIp))
+}
+
 /// An absent expression is empty.
 fn compiles(field: &str, text: &str, over: Over) -> Result<(), String> {
     if text.is_empty() {

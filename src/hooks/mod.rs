@@ -10,7 +10,7 @@ mod references;
 mod rules;
 mod values;
 
-pub use check::check;
+pub use check::{check, needs_pod};
 pub use expression::{Expression, Sample, Variables};
 pub use host::{HookUrl, Host};
 pub use over::Over;

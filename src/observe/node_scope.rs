@@ -9,7 +9,7 @@ use super::growth::growth_to;
 use super::recorder::SidecarRecorder;
 use super::restart::effective_restart;
 use crate::api::ids::field;
-use crate::api::names::{LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
+use crate::api::names::{ANNOTATION_FIRST_START, LABEL_DEPLOYMENT, LABEL_SET, claim_name, pod_name};
 use crate::api::{GrantId, PodTemplateHash, RawPlan, RestartTime, StatefulNodeSpec};
 use crate::cache::computed::RenderedSpec;
 use crate::cache::probes::{CheckedTemplate, FoundTemplate};
@@ -234,13 +234,17 @@ impl NodeScope {
         names.filter_map(|name| self.view.claims.get(&Key::new(&node.meta.namespace, name)))
     }
 
-    /// Those of them that neither are being deleted nor are about to be, with an earlier node of this name.
-    pub fn staying_claims<'a>(
+    /// Those of them that may have data: no hooks at `BeforeCreate` are due for them, and they neither are being deleted nor
+    /// are about to be, with an earlier node of this name.
+    pub fn used_claims<'a>(
         &'a self,
         node: &'a ObservedNode,
     ) -> impl Iterator<Item = Arc<ObservedClaim>> + 'a {
-        self.claims(node)
-            .filter(|claim| !claim.meta.terminating && !goes_with_earlier(&claim.meta, &node.meta))
+        self.claims(node).filter(|claim| {
+            !claim.meta.terminating
+                && claim.meta.annotation(ANNOTATION_FIRST_START).is_none()
+                && !goes_with_earlier(&claim.meta, &node.meta)
+        })
     }
 
     /// The names of the node's volume claims that do not exist.

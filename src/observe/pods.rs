@@ -334,7 +334,8 @@ impl FleetScope {
         if updates.iter().filter(|update| update.plan.is_some()).count() >= MAX_POD_UPDATES {
             return;
         }
-        let hooks = HookPlacement { hooks: &self.spec.update_strategy.hooks, points, stops: Vec::new() };
+        let hooks =
+            HookPlacement { hooks: &self.spec.update_strategy.hooks, points, ..HookPlacement::default() };
         let plan = hooks.in_recipe(recipe).plan(PlanSeed {
             uid: &self.fleet.meta.uid,
             target_hash: target.as_str(),

@@ -1,13 +1,17 @@
 //! `apply-stateful-set`: the node's StatefulSet exists, and its template is the granted one.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::hooks::{JobOwner, UNFINISHED, unfinished_job};
 use super::{KEPT_BY_GRANT, SET_OF_EARLIER, UNSEEN, not_written};
 use crate::api::HookPoint;
 use crate::api::TemplateMeta;
 use crate::api::at_hook::point_of;
 use crate::api::names::ANNOTATION_TEMPLATE_HASH;
+use crate::apply::node_objects;
 use crate::apply::patches::{metadata_ops, own_field_ops, set_target};
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError, TaskRecord};
 use crate::observe::node_scope::{Belongs, NodeScope, spec_of};
@@ -15,6 +19,9 @@ use crate::planner::node::{NodeFacts, StatefulSetFact};
 use crate::render;
 use windlass_kube_port::observed::ObservedNode;
 use windlass_kube_port::{ClusterError, Kind, Part, PatchOp};
+
+/// How often a Job is polled.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// Writes the granted template into the node's StatefulSet, or creates the StatefulSet.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -37,6 +44,12 @@ impl Task for ApplyStatefulSet {
             return Ok(Outcome::waiting(SET_OF_EARLIER));
         }
         if facts.set == StatefulSetFact::Missing {
+            let meta = &node.meta;
+            let owner = JobOwner::itself(Kind::StatefulNode, &meta.namespace, &meta.name, &meta.uid);
+            let unfinished = unfinished_job(scope.cluster.as_ref(), &owner, cx.plan, None).await?;
+            if let Some(job) = unfinished {
+                return Ok(Outcome::recheck(format!("{UNFINISHED} {job}"), LOOK));
+            }
             return create_stateful_set(scope, &node, &facts).await;
         }
         if !facts.can_render() {
@@ -95,6 +108,7 @@ pub async fn create_stateful_set(
     if let Some(sentence) = scope.awaits(node) {
         return Ok(Outcome::waiting(sentence));
     }
+    node_objects::release_first_start(scope, node).await?;
     let manifest = render::stateful_set(&identity, spec_of(node)?, &rendered.template, &rendered.hash);
     match scope.cluster.create(Kind::StatefulSet, manifest).await {
         Ok(created) => {

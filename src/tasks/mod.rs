@@ -65,10 +65,11 @@ pub use windlass_kube_port::observed::ObservedPod;
 /// The reason in the history for a plan whose completed steps no longer hold.
 pub const CHILD_CHANGED: &str = "ChildChanged";
 
-/// What a task waits for while the status of a StatefulSet is behind its template.
+/// What a task waits for while an earlier node's StatefulSet exists.
 pub(crate) const SET_OF_EARLIER: &str =
     "waiting for the StatefulSet of an earlier node with this name to be deleted";
 
+/// What a task waits for while the status of a StatefulSet is behind its template.
 pub(crate) const UNSEEN: &str = "waiting for the StatefulSet controller to observe the template: \
     status.observedGeneration of the StatefulSet is behind";
 

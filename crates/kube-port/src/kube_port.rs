@@ -183,7 +183,12 @@ impl Cluster for KubeCluster {
         // change all the time, and are deleted at any version.
         let is_versioned = matches!(target.kind, Kind::StatefulNode | Kind::Deployment);
         let version = is_versioned.then(|| target.resource_version.clone());
-        self.delete_with(target, DeleteParams::background(), version).await
+        // What follows a Job may use the same volumes: it exists until its pods are gone.
+        let params = match target.kind {
+            Kind::Job => DeleteParams::foreground(),
+            _ => DeleteParams::background(),
+        };
+        self.delete_with(target, params, version).await
     }
 
     async fn delete_and_orphan(&self, target: Target) -> Result<(), ClusterError> {

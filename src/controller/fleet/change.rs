@@ -375,7 +375,12 @@ fn ended(
         }
         (Ending::Complete, _) => Some(completed(facts, old)),
         (Ending::Aborted, _) => {
-            reject(status, facts, old, Ending::Aborted);
+            // Nothing is wrong with the revision that serves.
+            let keeps = facts.record.last_completed.is_some()
+                && facts.rollout.now.cause().is_some_and(Cause::only_creates);
+            if !keeps {
+                reject(status, facts, old, Ending::Aborted);
+            }
             let nodes = if facts.rollout.now.set().is_some() {
                 "its new nodes are deleted"
             } else {

@@ -13,11 +13,11 @@ use crate::controller::hooks::{has_hooks, has_moved, pass_over, rollout_hashes};
 use crate::engine::{self, Advance, Plan, PlanState, TaskRecord, TaskState};
 use crate::hooks::Values;
 use crate::observe::restart::retried_plan;
-use crate::planner::fleet::hooks::{self, AtHook, HookContext};
+use crate::planner::fleet::hooks::{self, AtHook, HookContext, NewNodes};
 use crate::planner::fleet::{Blocker, FleetFacts, SetRollout, WAITS_TO_BE_RESUMED};
-use crate::planner::hooks::{HookPlacement, is_of_list, point_of};
+use crate::planner::hooks::{HookPlacement, has_begun_at, is_of_list, point_of, scaled_up_to};
 use crate::planner::node::decide::recipes::GROW_CLAIMS;
-use crate::tasks::hooks::{HookScope, JobOwner, Unfit, check_all, delete_jobs};
+use crate::tasks::hooks::{Awaited, HookScope, JobOwner, Unfit, check_all, delete_jobs};
 use windlass_kube_port::{Kind, Part, Target};
 
 impl Fleet<'_> {
@@ -27,7 +27,13 @@ impl Fleet<'_> {
         if hooks.is_empty() {
             return HookPlacement::default();
         }
-        HookPlacement { hooks, points: context.points(), stops: hooks::stops(&self.scope.facts()) }
+        let facts = self.scope.facts();
+        HookPlacement {
+            hooks,
+            points: context.points(),
+            stops: hooks::stops(&facts),
+            nodes: Some(facts.spec.replicas),
+        }
     }
 
     /// Brings the tasks that have not begun in line with the list of hooks. Returns true if the plan changed.
@@ -39,11 +45,15 @@ impl Fleet<'_> {
         }
         let Some(context) = HookContext::of(&self.scope.fleet.status) else { return false };
         let facts = self.scope.facts();
-        let context =
-            HookContext { has_grown: facts.record.last_completed.is_some() && facts.adds_nodes(), ..context };
-        let context = context.owing(Some(plan));
+        let of_scale_up = match facts.record.last_completed {
+            Some(_) => facts.adds_nodes(),
+            None => has_begun_at(plan, HookPoint::AfterFirstCreation) && !facts.missing().is_empty(),
+        };
+        let new_nodes = NewNodes { of_scale_up, ..NewNodes::default() };
+        let context = HookContext { new_nodes, ..context }.owing(Some(plan));
         let Ok(recipe) = self.cx.registry.recipe(&plan.recipe) else { return false };
-        let wanted = self.desired_hooks(context);
+        let mut wanted = self.desired_hooks(context);
+        wanted.nodes = wanted.nodes.max(scaled_up_to(plan));
         wanted.too_long_for(recipe).is_none() && wanted.bring_to(plan, &recipe.tasks)
     }
 
@@ -89,7 +99,8 @@ impl Fleet<'_> {
         if hooks.is_empty() {
             return None;
         }
-        let context = HookContext { is_first: true, has_grown: true, ..HookContext::default() };
+        let new_nodes = NewNodes { of_fleet: true, of_scale_up: true };
+        let context = HookContext { new_nodes, ..HookContext::default() };
         let facts = self.scope.facts();
         if let Ok(recipe) = self.cx.registry.recipe(facts.spec.strategy.recipe())
             && let Some(sentence) = self.desired_hooks(context).too_long_for(recipe)
@@ -157,10 +168,14 @@ impl Fleet<'_> {
             ..Values::default()
         };
         let paused = spec.paused.then(|| WAITS_TO_BE_RESUMED.to_owned());
-        let at_gate = plan.current_task().and_then(|task| self.hook_at_gate(task));
+        let task = plan.current_task();
+        let at_gate = task.and_then(|task| self.hook_at_gate(task));
         let hold = paused.or(at_gate);
+        let of_new_nodes = task.and_then(point_of).is_some_and(|at| HookPoint::OF_NEW_NODES.contains(&at));
+        let awaits = self.scope.facts().waits_for_nodes().filter(|_| of_new_nodes);
+        let awaits = awaits.map(|sentence| Awaited { sentence, is_timed: false });
         let scope = self.cx.hook_scope(self.job_owner(), Some(spec.clone()), &[&fleet.meta], values);
-        Some(HookScope { hold, ..scope })
+        Some(HookScope { hold, awaits, ..scope })
     }
 
     /// Why a hook that comes before the first node moves, or before traffic does, does not start now: it waits with them. One

@@ -212,7 +212,7 @@ impl Fleet<'_> {
             return;
         }
         let points = vec![HookPoint::BeforeNode, HookPoint::AfterNode];
-        HookPlacement { hooks, points, stops: Vec::new() }.bring_to(plan, &recipe.tasks);
+        HookPlacement { hooks, points, ..HookPlacement::default() }.bring_to(plan, &recipe.tasks);
     }
 
     /// The scope of the hooks of a pod's plan; `None` if it has none.

@@ -85,9 +85,11 @@ impl Node<'_> {
             let claims = AppliedAtOnce::from(self.apply_to_claims(&spec).await);
             let applied =
                 claims.and(node_objects::apply_at_once(&self.scope, &self.stored, &spec, &facts).await);
+            let created = self.create_claims_for_hooks(plan.as_ref(), &facts).await;
+            self.report.unclaimed = created.error.as_ref().map(ToString::to_string);
             applied
                 .and(self.restore_for_hooks(plan.as_ref(), &facts).await)
-                .and(self.create_claims_for_hooks(plan.as_ref(), &facts).await)
+                .and(created)
                 .and(self.expand_claims(plan.as_ref()).await)
         };
         let Watched { status, again: asked } = watch(&self.scope, &self.stored);

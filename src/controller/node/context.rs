@@ -31,6 +31,8 @@ pub(super) struct Node<'a> {
 pub(super) struct ReconcileFindings {
     /// The part of the spec that could not be applied although the plan continues, in one sentence.
     pub(super) not_applied: Option<String>,
+    /// Why the node's volume claims could not be created, in one sentence.
+    pub(super) unclaimed: Option<String>,
     /// True if the spec's claim retention was applied, false if that failed; `None` if the reconcile did not get that
     /// far.
     pub(super) claims_applied: Option<bool>,

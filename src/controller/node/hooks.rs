@@ -7,13 +7,13 @@ use crate::controller::ReconcileError;
 use crate::controller::events::Event;
 use crate::controller::hooks::{has_hooks, pass_over, rollout_hashes};
 use crate::engine::{self, Outcome, Plan, TaskRecord};
-use crate::hooks::Values;
+use crate::hooks::{Values, needs_pod};
 use crate::planner::fleet::WAITS_TO_BE_RESUMED;
 use crate::planner::fleet::hooks::tried;
 use crate::planner::hooks::{HookPlacement, hook_of, is_of_list, point_of};
 use crate::planner::node::StatefulSetFact;
 use crate::planner::node::decide::{is_rolling, recipes};
-use crate::tasks::hooks::{About, HookScope, JobOwner, delete_jobs};
+use crate::tasks::hooks::{About, Awaited, HookScope, JobOwner, UNFINISHED, delete_jobs, unfinished_job};
 use crate::tasks::{Replacement, SET_OF_EARLIER};
 use windlass_kube_port::Kind;
 
@@ -25,6 +25,8 @@ enum HookTurn {
     Skip(String),
     /// That is not known yet, and what it waits for.
     Hold(String),
+    /// It waits for this, whatever its action.
+    Await(Awaited),
 }
 
 impl Node<'_> {
@@ -57,15 +59,23 @@ impl Node<'_> {
             if was_ready {
                 points.push(HookPoint::AfterNode);
             }
-            if is_created_here || self.is_first_start() {
-                points.extend([HookPoint::BeforeCreate, HookPoint::AfterCreate]);
+            let is_first_start = self.is_first_start();
+            if has(HookPoint::BeforeCreate) || is_first_start {
+                points.push(HookPoint::BeforeCreate);
+            }
+            if is_created_here || is_first_start {
+                points.push(HookPoint::AfterCreate);
             }
         }
-        HookPlacement { hooks, points, stops: Vec::new() }
+        HookPlacement { hooks, points, ..HookPlacement::default() }
     }
 
-    fn has_hook_at(&self, point: HookPoint) -> bool {
-        self.of_fleet.hooks().iter().any(|hook| hook.at == point)
+    /// True if the plan's hook at `BeforeRemove` needs no pod, and hooks at `BeforeCreate` may have announced the node.
+    fn may_leave_without_pod(&self, plan: &Plan) -> bool {
+        let hooks = self.of_fleet.hooks();
+        let name = plan.current_task().and_then(hook_of);
+        let is_without = hooks.iter().any(|hook| Some(hook.name.as_str()) == name && !needs_pod(hook));
+        is_without && hooks.iter().any(|hook| hook.at == HookPoint::BeforeCreate)
     }
 
     /// True if the plan replaces the pod. A plan that only records a grant for the running hash, as after an abort,
@@ -81,11 +91,10 @@ impl Node<'_> {
         !stays && !plan.is_some_and(is_replaced)
     }
 
-    /// True if the node has no pod, no StatefulSet and no data: it never ran, and no volume claim of it exists. Claims that are
-    /// about to be deleted with an earlier node of its name do not count.
+    /// True if the node has no pod, no StatefulSet and no data: it never ran, and no pod has ever used its volume claims.
     fn is_first_start(&self) -> bool {
         let facts = self.scope.facts(&self.stored);
-        facts.live().is_none() && self.never_ran() && self.scope.staying_claims(&self.stored).next().is_none()
+        facts.live().is_none() && self.never_ran() && self.scope.used_claims(&self.stored).next().is_none()
     }
 
     /// Brings the tasks that have not begun in line with the fleet's list of hooks, and retries a failed hook if the
@@ -145,8 +154,15 @@ impl Node<'_> {
             return Ok(());
         }
         let deleted = &self.cx.deleted_jobs;
-        let deleted = delete_jobs(self.cx.cluster.as_ref(), &self.job_owner(), plan, deleted).await;
-        deleted.map_err(ReconcileError::Children)
+        let (cluster, owner) = (self.cx.cluster.as_ref(), self.job_owner());
+        delete_jobs(cluster, &owner, plan, deleted).await.map_err(ReconcileError::Children)?;
+        // The Job of the plan that follows may write to the same volume.
+        let unfinished =
+            unfinished_job(cluster, &owner, plan, None).await.map_err(ReconcileError::Children)?;
+        match unfinished {
+            Some(job) => Err(ReconcileError::Plan(format!("{UNFINISHED} {job}"))),
+            None => Ok(()),
+        }
     }
 
     /// The scope of this plan's hooks; `None` if it has none.
@@ -176,32 +192,32 @@ impl Node<'_> {
             ..Values::default()
         };
         let point = plan.current_task().and_then(point_of);
-        let (mut skip, mut hold) = (None, None);
+        let (mut skip, mut hold, mut awaits) = (None, None, None);
         match point {
-            Some(HookPoint::BeforeNode) => match self.before_node(plan.current_task()) {
-                HookTurn::Run => {}
-                HookTurn::Skip(why) => skip = Some(why),
-                HookTurn::Hold(why) => hold = Some(why),
-            },
-            Some(HookPoint::BeforeCreate) => match self.before_create() {
-                HookTurn::Run => {}
-                HookTurn::Skip(why) => skip = Some(why),
-                HookTurn::Hold(why) => hold = Some(why),
-            },
+            Some(point @ (HookPoint::BeforeNode | HookPoint::BeforeCreate)) => {
+                let turn = if point == HookPoint::BeforeNode {
+                    self.before_node(plan.current_task())
+                } else {
+                    self.before_create()
+                };
+                match turn {
+                    HookTurn::Run => {}
+                    HookTurn::Skip(why) => skip = Some(why),
+                    HookTurn::Hold(why) => hold = Some(why),
+                    HookTurn::Await(awaited) => awaits = Some(awaited),
+                }
+            }
             Some(HookPoint::BeforeRemove) if self.of_fleet.is_paused() => {
                 hold = Some(WAITS_TO_BE_RESUMED.to_owned());
             }
-            // Hooks at BeforeCreate may have announced it.
-            Some(HookPoint::BeforeRemove)
-                if self.never_ran() && !self.has_hook_at(HookPoint::BeforeCreate) =>
-            {
+            Some(HookPoint::BeforeRemove) if self.never_ran() && !self.may_leave_without_pod(plan) => {
                 skip = Some("no pod of this node has ever run".to_owned());
             }
             _ => {}
         }
         if self.of_fleet.is_unreadable() {
             hold = Some("waiting for a version of Windlass that can read the spec of its fleet".to_owned());
-            skip = None;
+            (skip, awaits) = (None, None);
         }
         let mut spec = self.of_fleet.spec().cloned();
         if skip.is_none() && plan.current_task().is_some_and(|task| self.may_be_withdrawn(task)) {
@@ -219,7 +235,7 @@ impl Node<'_> {
         let objects = [Some(meta), fleet.map(|fleet| &fleet.meta)];
         let objects: Vec<_> = objects.into_iter().flatten().collect();
         let scope = self.cx.hook_scope(self.job_owner(), spec, &objects, values);
-        Some(HookScope { about: About::Point(point), skip, hold, ..scope })
+        Some(HookScope { about: About::Point(point), skip, hold, awaits, ..scope })
     }
 
     /// True if the main container of this node was never started: its set was given up as it was created, its names
@@ -238,19 +254,24 @@ impl Node<'_> {
     /// What happens to a `BeforeCreate` hook. It runs between the creation of the node's claims and that of its StatefulSet,
     /// which creates the pod at once.
     fn before_create(&self) -> HookTurn {
+        let untimed = |sentence: String| HookTurn::Await(Awaited { sentence, is_timed: false });
         match self.scope.facts(&self.stored).set {
             StatefulSetFact::Live(_) => {
                 return HookTurn::Skip("the StatefulSet of the node already exists".to_owned());
             }
-            StatefulSetFact::Leaving => return HookTurn::Hold(SET_OF_EARLIER.to_owned()),
+            StatefulSetFact::Leaving => return untimed(SET_OF_EARLIER.to_owned()),
             StatefulSetFact::Missing => {}
         }
         if let Some(sentence) = self.scope.awaits(&self.stored) {
-            return HookTurn::Hold(sentence);
+            return untimed(sentence);
         }
-        match self.scope.missing_claims(&self.stored).first() {
-            Some(claim) => HookTurn::Hold(format!("waiting for PersistentVolumeClaim {claim} to be created")),
-            None => HookTurn::Run,
+        let Some(claim) = self.scope.missing_claims(&self.stored).into_iter().next() else {
+            return HookTurn::Run;
+        };
+        let sentence = format!("waiting for PersistentVolumeClaim {claim} to be created");
+        match &self.report.unclaimed {
+            Some(why) => HookTurn::Await(Awaited { sentence: format!("{sentence}: {why}"), is_timed: true }),
+            None => untimed(sentence),
         }
     }
 

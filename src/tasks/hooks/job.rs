@@ -14,9 +14,9 @@ use super::job_problem::{self, JobProblem};
 use super::manifest::{Attempt, JobOwner, job_name, manifest};
 use super::turn::{Turn, hook_task};
 use crate::api::TaskType;
-use crate::api::at_hook::{attempt_of, hook_of};
+use crate::api::at_hook::{attempt_of, hook_of, point_of};
 use crate::api::names::ANNOTATION_TASK;
-use crate::api::{Hook, HookAction};
+use crate::api::{Hook, HookAction, HookPoint};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
 use crate::hooks::{HookRules, ValueName, Values, check};
 use windlass_kube_port::observed::Meta;
@@ -70,6 +70,12 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         }
         if let Some(why) = &turn.scope.hold {
             return Ok(turn.waits(why.clone(), LOOK));
+        }
+        let (plan, record) = (turn.cx.plan, turn.cx.record);
+        if point_of(record) == Some(HookPoint::BeforeCreate)
+            && let Some(job) = unfinished_job(cluster.as_ref(), owner, plan, Some(record)).await?
+        {
+            return Ok(turn.waits(format!("{UNFINISHED} {job}"), LOOK));
         }
         return create(turn, attempt, &job.template).await;
     };
@@ -298,6 +304,39 @@ async fn delete_jobs_of_task(
         }
     }
     Ok(())
+}
+
+/// What a node waits for before anything else writes to its volumes. The Job's name follows.
+pub const UNFINISHED: &str = "waiting for the deletion of an earlier Job and its pods:";
+
+/// The name of a Job at `BeforeCreate` of a plan that has not ended, except that of the attempt that a task carries out. It is
+/// deleted: it may write to the node's volumes, and must not run in parallel to what follows.
+pub async fn unfinished_job(
+    cluster: &dyn Cluster,
+    owner: &JobOwner,
+    plan: &Plan,
+    current: Option<&TaskRecord>,
+) -> Result<Option<String>, ClusterError> {
+    let is_of_point =
+        |task: &&TaskRecord| TaskType::RunJob.is(task) && point_of(task) == Some(HookPoint::BeforeCreate);
+    for record in plan.tasks.iter().filter(is_of_point) {
+        let Some(hook) = hook_of(record) else { continue };
+        let is_current = current.is_some_and(|current| current.id == record.id);
+        for attempt in 1..=attempt_of(record) - u32::from(is_current) {
+            let name = job_name(&owner.name, hook, &record.id, attempt);
+            let found = match cluster.get(Kind::Job, &owner.namespace, &name).await {
+                Err(ClusterError::Forbidden { .. }) => return Ok(None),
+                found => found?,
+            };
+            let Some(found) = found.filter(|found| end(found).is_none()) else { continue };
+            let meta = Meta::read(&found);
+            if is_ours(&meta, owner, &record.id) {
+                unless_refused(&meta, delete(cluster, &meta).await)?;
+                return Ok(Some(name));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The outcome of a Job's task that does not run. If it is Skipped, the Job must not run in parallel to what follows.

@@ -17,7 +17,7 @@ mod tests;
 pub use approval::AwaitApproval;
 pub use deleted_jobs::DeletedJobs;
 pub use http::CallHttp;
-pub use job::{RunJob, Unfit, check_all, delete_jobs};
+pub use job::{RunJob, UNFINISHED, Unfit, check_all, delete_jobs, unfinished_job};
 pub use manifest::{JobOwner, job_name};
 pub use query::CheckQuery;
 pub use wait::Wait;
@@ -54,6 +54,17 @@ pub struct HookScope {
     pub skip: Option<String>,
     /// Why no hook may start now, if so.
     pub hold: Option<String>,
+    /// What a hook of any action waits for, if so.
+    pub awaits: Option<Awaited>,
+}
+
+/// What a hook waits for before it starts or goes on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Awaited {
+    /// In a sentence.
+    pub sentence: String,
+    /// True if the hook's time-out runs.
+    pub is_timed: bool,
 }
 
 /// The hooks that are listed in the spec now.
@@ -128,6 +139,9 @@ pub struct HookParams {
     /// The hook's point, in plans that have the hook from the fleet's list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<HookPoint>,
+    /// The number of nodes that the hook follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<i32>,
     /// The step that the hook follows, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,

@@ -110,6 +110,7 @@ impl Stage {
             approved: Vec::new(),
             skip: None,
             hold: None,
+            awaits: None,
         };
         Self { plan: recipe.unwrap().plan(seed), scope, peer, clock, deleted: Arc::default() }
     }

@@ -12,6 +12,9 @@ use crate::hooks::Values;
 /// The requeue delay of a task that was reached in the middle of a reconcile.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
+/// How often it is looked at what a hook waits for. Most of it causes an event.
+const AWAITED: Duration = Duration::from_secs(5);
+
 /// What the run of a hook's task returns.
 pub(super) type Answer = Result<Outcome, TaskError>;
 
@@ -101,6 +104,16 @@ impl<'a> Turn<'a> {
         left.map_or(again, |left| left.min(again))
     }
 
+    /// The answer of a hook that waits before it starts or goes on, if it does.
+    pub(super) fn awaits(&self) -> Option<Answer> {
+        let awaited = self.scope.awaits.as_ref()?;
+        Some(if awaited.is_timed && self.is_overdue() {
+            self.is_late(&awaited.sentence)
+        } else {
+            Ok(self.waits(awaited.sentence.clone(), AWAITED))
+        })
+    }
+
     /// The hook has failed because its timeout has passed.
     pub(super) fn is_late(&self, what: &str) -> Answer {
         let seconds = self.hook.timeout_seconds().unwrap_or_default();
@@ -121,7 +134,9 @@ pub(super) fn seconds(seconds: i64) -> Duration {
 
 /// When a hook's task times out. The timeout does not run while the hook is on hold, and starts again after that.
 pub(super) fn due(env: &Env, params: &HookParams) -> Due {
-    let found = find(env, params).filter(|(scope, _)| scope.hold.is_none());
+    let found = find(env, params).filter(|(scope, _)| {
+        scope.hold.is_none() && scope.awaits.as_ref().is_none_or(|awaited| awaited.is_timed)
+    });
     found.and_then(|(_, hook)| hook.timeout_seconds()).map_or(Due::Never, Due::After)
 }
 
@@ -153,7 +168,10 @@ macro_rules! hook_task {
                 $cx: &crate::engine::TaskContext<'_>,
             ) -> Result<crate::engine::Outcome, crate::engine::TaskError> {
                 match super::turn::Turn::of($cx, &self.0) {
-                    Ok($turn) => $carried_out,
+                    Ok($turn) => match $turn.awaits() {
+                        Some(answer) => answer,
+                        None => $carried_out,
+                    },
                     Err($outcome) => $not_run,
                 }
             }

@@ -35,7 +35,7 @@ fn on_failure(world: &World, at: HookPoint) -> Option<OnHookFailure> {
 /// A plan with this recipe and the world's hook at this point, in this state.
 fn plan(world: &World, recipe: &str, target: &str, at: HookPoint, state: HookState) -> Plan {
     let hooks = list(world);
-    let wanted = HookPlacement { hooks: &hooks, points: vec![at], stops: Vec::new() };
+    let wanted = HookPlacement { hooks: &hooks, points: vec![at], ..HookPlacement::default() };
     let seed = PlanSeed { uid: "uid", target_hash: target, now: now(), attempt: 0, disambiguator: "" };
     let recipe = wanted.in_recipe(&Recipe::parse(recipe).expect("a recipe"));
     let mut plan = Plan { id: "plan".into(), ..recipe.plan(seed) };

@@ -57,6 +57,32 @@ fn node_reports_missing_permission_to_read_its_claims() {
     });
 }
 
+#[test]
+fn claim_that_may_not_be_created_is_a_hook_that_fails_in_time() {
+    play(|w| async move {
+        deny(&w, "create", CLAIMS);
+        let seed =
+            json!({"name": "seed", "at": "BeforeCreate", "wait": {"seconds": 1}, "timeoutSeconds": 60});
+        w.create(fleet(1, json!({"type": "InPlace", "hooks": [seed]}))).await;
+        let status = w.until("it fails", |s| condition(s, "Stalled") == "True/HookFailed").await;
+        let why = said(&status, "UpToDate", "False/HookFailed");
+        assert!(
+            why.contains("hook seed of node db-0") && why.contains("data-db-0-0") && why.contains("no right"),
+            "{why}"
+        );
+        w.cluster.set_faults(Box::new(NoFaults));
+        let plan = text(&w.status()["plan"], "id").to_owned();
+        let plan = if plan.is_empty() {
+            text(&w.get(NODE, "db-0")["status"]["plan"], "id").to_owned()
+        } else {
+            plan
+        };
+        w.annotate("windlass.dev/retry", &plan).await;
+        w.until("all is well", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
 /// Forbids the operator everything about budgets.
 struct NoBudgets;
 

@@ -52,6 +52,8 @@ pub const ANNOTATION_RELEASE: &str = "windlass.dev/release";
 pub const LABEL_HOOK: &str = "windlass.dev/hook";
 /// Label on all objects of a WorkerDeployment: its name.
 pub const LABEL_WORKERS: &str = "windlass.dev/worker-deployment";
+/// Annotation on a volume claim that hooks at `BeforeCreate` use, until they are done: no pod has ever used it.
+pub const ANNOTATION_FIRST_START: &str = "windlass.dev/first-start";
 /// Annotation on a hook's Job: the ID of the task that created it.
 pub const ANNOTATION_TASK: &str = "windlass.dev/task";
 /// Annotation on a hook's Job: the attempt of the task that created it.

@@ -13,6 +13,16 @@ pub use crate::api::at_hook::{hook_of, message_of, point_of};
 /// The param that limits a task to a step of the rollout: an index into `inPlace.steps`.
 pub const STEP: &str = "step";
 
+/// The param of a hook's task at `AfterScaleUp`: how many nodes it follows.
+pub const NODES: &str = "nodes";
+
+/// The most nodes that a plan has hooks at `AfterScaleUp` for.
+#[must_use]
+pub fn scaled_up_to(plan: &Plan) -> Option<i32> {
+    let nodes = plan.tasks.iter().filter_map(|task| task.params[NODES].as_i64());
+    nodes.max().and_then(|nodes| i32::try_from(nodes).ok())
+}
+
 /// The `onFailure` policy of the failed hook that a plan is held by; `None` if none holds it, or a task of an
 /// embedder's own does. It is Continue if the hook is no longer in the list: its removal means that the plan continues
 /// without it.
@@ -32,6 +42,8 @@ pub struct HookPlacement<'a> {
     pub points: Vec<HookPoint>,
     /// After which of `inPlace.steps` the rollout stops: indices into them.
     pub stops: Vec<usize>,
+    /// The number of nodes that hooks at `AfterScaleUp` follow. For a higher one, they run again.
+    pub nodes: Option<i32>,
 }
 
 impl HookPlacement<'_> {
@@ -67,8 +79,12 @@ impl HookPlacement<'_> {
             };
             all.extend(after.iter().flat_map(|point| self.at(*point)).filter_map(of_list));
         }
-        let last = [HookPoint::AfterFirstCreation, HookPoint::AfterScaleUp, HookPoint::AfterRollout];
-        all.extend(last.into_iter().flat_map(|point| self.at(point)).filter_map(of_list));
+        all.extend(self.at(HookPoint::AfterFirstCreation).filter_map(of_list));
+        all.extend(self.at(HookPoint::AfterScaleUp).filter_map(of_list).map(|mut step| {
+            step.params.extend(self.nodes.map(|nodes| (NODES.to_owned(), json!(nodes))));
+            step
+        }));
+        all.extend(self.at(HookPoint::AfterRollout).filter_map(of_list));
         all
     }
 

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::identity::NodeIdentity;
 use crate::api::StatefulNodeSpec;
-use crate::api::names::claim_name;
+use crate::api::names::{ANNOTATION_FIRST_START, claim_name};
 use crate::revision::with_sizes;
 
-/// The volume claims of a node: its templates, with the labels by which the StatefulSet selects. They have no owner: the
-/// node's controller decides whether they are deleted with the node.
+/// The volume claims of a node whose hooks at `BeforeCreate` are not done: its templates, with the labels by which the
+/// StatefulSet selects. They have no owner: the node's controller decides whether they are deleted with the node.
 #[must_use]
 pub fn claims(identity: &NodeIdentity, spec: &StatefulNodeSpec) -> Vec<Value> {
     let templates = with_sizes(&spec.volume_claim_templates, &spec.claim_sizes);
@@ -25,6 +25,7 @@ pub fn claims(identity: &NodeIdentity, spec: &StatefulNodeSpec) -> Vec<Value> {
         for (key, value) in identity.selector() {
             claim["metadata"]["labels"][key] = value.into();
         }
+        claim["metadata"]["annotations"][ANNOTATION_FIRST_START] = "pending".into();
         Some(claim)
     };
     templates.iter().filter_map(of_template).collect()
@@ -55,7 +56,10 @@ mod tests {
         assert_eq!(read("/metadata/namespace"), ["shop", "shop"]);
         assert_eq!(read("/spec/resources/requests/storage"), ["2Gi", "1Gi"]);
         assert_eq!(claims[0]["spec"]["storageClassName"], "ssd");
-        assert_eq!(claims[0]["metadata"]["annotations"]["a"], "b");
+        assert_eq!(
+            claims[0]["metadata"]["annotations"],
+            json!({"a": "b", "windlass.dev/first-start": "pending"})
+        );
         let labels = claims[0]["metadata"]["labels"].as_object().unwrap();
         assert_eq!(labels["disk"], "fast");
         assert!(identity.selector().iter().all(|(key, value)| labels[key] == *value), "{labels:?}");

@@ -1,5 +1,6 @@
 //! Hooks at the first start of nodes: before their first pod, and after the creation of one, of all, and of more.
 
+use super::owed::becomes_ready;
 use super::*;
 use crate::simulated::sets::world::{CLAIM, POD, SET, blue_green};
 
@@ -94,9 +95,16 @@ fn new_fleet_and_more_nodes_run_the_hooks_of_their_creation() {
         // Still more: the hook runs again once they are Ready.
         w.change(json!({"replicas": 4})).await;
         w.until_node_at("db-3", "seed", "Running").await;
-        assert_eq!(hooks_of(&w.status()), ["balance"], "it waits for the new one");
+        assert_eq!(hooks_of(&w.status()), ["balance=Running", "balance"]);
+        w.rest(60).await;
+        let message = w.status()["plan"]["tasks"][3]["message"].clone();
+        assert_eq!(message, "waiting for db-3 to be ready");
         w.first_start("db-3").await;
         w.pass("balance").await;
+        w.until("the first is done", |s| hooks_of(s) == ["balance=Complete", "balance=Running"]).await;
+        let status = w.status();
+        let tasks = status["plan"]["tasks"].as_array().unwrap();
+        w.approve(text(tasks.last().unwrap(), "id")).await;
         w.until("it is complete", is_up_to_date).await;
         let now = |pod: &str| w.get(POD, pod)["metadata"]["uid"].clone();
         assert_eq!([now("db-0-0"), now("db-1-0")].as_slice(), pods, "those that served were not touched");
@@ -219,6 +227,116 @@ fn node_that_was_announced_takes_its_leave_although_it_never_ran() {
         let plan = w.until_node_at("db-1", "leave", "Running").await;
         w.approve(text(task(&plan, "leave"), "id")).await;
         w.until("it is gone", |s| w.names(NODE) == ["db-0"] && is_up_to_date(s)).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn volume_that_was_never_seeded_is_seeded_when_its_node_returns() {
+    play(|w| async move {
+        let hooks = |on_time: bool| {
+            let seed =
+                if on_time { rest("seed", "BeforeCreate", 1) } else { fails("seed", "BeforeCreate", "Hold") };
+            json!([seed, rest("join", "AfterCreate", 1)])
+        };
+        w.serve(in_place(1, json!({}), hooks(true))).await;
+        w.change(json!({"replicas": 2, "updateStrategy": {"hooks": hooks(false)}})).await;
+        w.until_node_at("db-1", "seed", "Failed").await;
+        let claim = || w.get(CLAIM, "data-db-1-0")["metadata"].clone();
+        assert_eq!(claim()["annotations"]["windlass.dev/first-start"], "pending");
+        let uid = claim()["uid"].clone();
+        w.change(json!({"replicas": 1})).await;
+        w.until("it is gone", |s| w.names(NODE) == ["db-0"] && is_up_to_date(s)).await;
+        w.change(json!({"replicas": 2, "updateStrategy": {"hooks": hooks(true)}})).await;
+        w.until("it is scaled", |s| s["readyReplicas"] == 2 && is_up_to_date(s)).await;
+        let done = tasks(&w.node_plan("db-1"));
+        assert_eq!((done[0].as_str(), done.last().unwrap().as_str()), ("seed=Complete", "join=Complete"));
+        assert_eq!(claim()["uid"], uid, "its claim stayed");
+        assert!(claim()["annotations"]["windlass.dev/first-start"].is_null());
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn volume_that_was_seeded_is_not_seeded_again() {
+    play(|w| async move {
+        let hooks = json!([rest("seed", "BeforeCreate", 1), rest("join", "AfterCreate", 1)]);
+        w.steer("db-0-0", "unready").await;
+        w.create(in_place(1, json!({}), hooks)).await;
+        w.until("its pod exists", |_| w.names(POD) == ["db-0-0"]).await;
+        let uid = || w.get(SET, "db-0")["metadata"]["uid"].clone();
+        let first = uid();
+        w.delete(SET, "db-0").await;
+        w.until("it is created again", |_| !uid().is_null() && uid() != first).await;
+        w.rest(30).await;
+        let plan = w.node_plan("db-0");
+        let seeds = tasks(&plan).into_iter().filter(|task| task.contains("seed")).collect::<Vec<_>>();
+        assert!(seeds.is_empty() || plan["attempt"].is_null(), "{plan:#}");
+        becomes_ready(&w, "db-0-0").await;
+        w.until("it serves", is_up_to_date).await;
+        assert_eq!(tasks(&w.node_plan("db-0")).last().unwrap(), "join=Complete");
+    });
+}
+
+/// A Job whose pod never starts, and terminates slowly.
+fn stuck_job() -> Value {
+    let pod = json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 30,
+        "containers": [{"name": "seed", "image": "seed:nope"}]});
+    json!({"name": "seed", "at": "BeforeCreate", "job": {"template": {"template": {"spec": pod}}}})
+}
+
+#[test]
+fn pod_starts_after_the_pods_of_the_job_are_gone() {
+    play(|w| async move {
+        w.create(in_place(1, json!({}), json!([stuck_job()]))).await;
+        let plan = w.until_node_at("db-0", "seed", "Running").await;
+        w.until("its pod exists", |_| w.names(POD).len() == 1).await;
+        w.annotate("windlass.dev/skip", text(task(&plan, "seed"), "id")).await;
+        let both = |w: &World| !w.names(("batch/v1", "Job")).is_empty() && !w.names(SET).is_empty();
+        let mut together = false;
+        w.until("it serves", |s| {
+            together |= both(&w);
+            is_up_to_date(s)
+        })
+        .await;
+        assert!(!together, "the Job is deleted first");
+        assert_eq!(w.names(POD), ["db-0-0"]);
+    });
+}
+
+#[test]
+fn creation_that_was_refused_at_first_still_has_its_hooks() {
+    play(|w| async move {
+        let http = |url: &str| json!([{"name": "init", "at": "AfterFirstCreation", "http": {"url": url}}]);
+        w.create(in_place(1, json!({}), http("http://elsewhere/init"))).await;
+        w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        w.until("its node serves", |s| s["readyReplicas"] == 1).await;
+        w.change(json!({"updateStrategy": {"hooks": [person("begin", "AfterFirstCreation")]}})).await;
+        w.pass("begin").await;
+        w.until("it serves", is_up_to_date).await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn nodes_that_are_added_during_the_first_creation_have_the_hooks_of_a_scale_up() {
+    play(|w| async move {
+        let hooks = json!([person("init", "AfterFirstCreation"), person("balance", "AfterScaleUp")]);
+        w.create(in_place(1, json!({}), hooks)).await;
+        w.until_fleet_at("init").await;
+        w.change(json!({"replicas": 2})).await;
+        w.until("the other node serves", |s| s["readyReplicas"] == 2).await;
+        w.pass("init").await;
+        w.pass("balance").await;
+        w.until("it serves", is_up_to_date).await;
+        w.is_at_rest().await;
+        // Aborted, it rejects nothing.
+        w.change(json!({"replicas": 3})).await;
+        let status = w.until_fleet_at("balance").await;
+        w.annotate("windlass.dev/abort", text(&status["plan"], "id")).await;
+        w.until("it is aborted", |s| s["rollout"].is_null()).await;
+        let status = w.until("it serves", is_up_to_date).await;
+        assert!(status["rejected"].is_null(), "{status:#}");
         w.is_at_rest().await;
     });
 }

@@ -18,7 +18,7 @@ async fn replaced(w: &World, hooks: Value) {
     .await;
 }
 
-async fn becomes_ready(w: &World, pod: &str) {
+pub(super) async fn becomes_ready(w: &World, pod: &str) {
     w.merge(("v1", "ConfigMap"), &format!("steer-{pod}"), &json!({"data": {pod: "ready"}})).await;
 }
 

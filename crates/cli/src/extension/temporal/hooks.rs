@@ -150,6 +150,7 @@ impl Hooks for WorkerHooks {
             about: About::Point(turn.about),
             skip: turn.skip,
             hold: turn.hold,
+            awaits: None,
         })
     }
 

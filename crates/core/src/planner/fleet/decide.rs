@@ -2,9 +2,9 @@
 
 use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::FleetFacts;
-use super::hooks::{is_at_last, rolls_back};
+use super::hooks::rolls_back;
 use super::idle::{
-    creation, decide_without_plan, is_retried, nodes_at_other_revision, repair_in_place, rollout_to,
+    change, decide_without_plan, is_retried, nodes_at_other_revision, repair_in_place, rollout_to,
 };
 use super::{blame, sets};
 use crate::api::{OnStall, RolloutHash, Stage};
@@ -32,7 +32,7 @@ pub fn decide(
             resume_lost_rollout(facts, rollout_target, cause)
         }
         (None, _) if facts.spec.replicas == 0 => FleetDecision::Keep,
-        (None, _) => repair_that_ended_badly(facts, plan).unwrap_or_else(|| decide_without_plan(facts)),
+        (None, _) => repair_that_ended_badly(facts, plan).unwrap_or_else(|| decide_without_plan(facts, plan)),
     }
 }
 
@@ -74,12 +74,18 @@ fn decide_with_active_plan(
         return FleetDecision::ScaledToZero;
     }
     if plan.recipe == Strategy::GrowClaims.recipe() {
-        return match decide_without_plan(facts) {
+        return match change(facts) {
             FleetDecision::Start(start) if start.strategy != Strategy::GrowClaims => {
                 FleetDecision::Supersede(start)
             }
             _ => FleetDecision::Keep,
         };
+    }
+    // It touches no node that serves. What does is a rollout that waits for windows and for others.
+    if facts.rollout.now.cause().is_some_and(Cause::only_creates)
+        && let FleetDecision::Start(start) = change(facts)
+    {
+        return FleetDecision::Supersede(start);
     }
     let goal = facts.goal();
     let moved = match rollout_target {
@@ -101,20 +107,14 @@ fn decide_with_active_plan(
     if stalled && matches!(rollout_target, RolloutTarget::Revision(_)) && is_retried(facts) {
         return FleetDecision::Supersede(rollout_to(facts, &facts.requested, Cause::RetryRequested));
     }
-    let again = |cause| {
-        FleetDecision::Supersede(Start {
+    if facts.requests.restart.is_some() {
+        let start = Start {
             rollout_target: rollout_target.clone(),
             target: RolloutHash::recorded_or_lost(plan.target_hash.as_str()),
-            cause,
+            cause: Cause::RestartRequested,
             strategy: Strategy::InPlace,
-        })
-    };
-    if facts.requests.restart.is_some() {
-        return again(Cause::RestartRequested);
-    }
-    // The plan no longer waits for nodes, and no hooks would follow those that are added now.
-    if is_at_last(facts) && creation(facts).is_some() {
-        return again(facts.rollout.now.cause().unwrap_or(Cause::ScaledUp));
+        };
+        return FleetDecision::Supersede(start);
     }
     let is_bad =
         || stalled && facts.spec.on_stall == OnStall::Rollback && blame::in_place(facts, rollout_target);

@@ -17,6 +17,7 @@ use crate::api::{
     Promotion, Rejected, RestartTime, RolloutHash, SetName, Topology,
 };
 use crate::engine::Plan;
+use crate::engine::sentence::some_of;
 use crate::planner::waits::Wait;
 
 /// What a revision renders to.
@@ -304,7 +305,21 @@ impl FleetFacts {
     /// True if the active set lacks nodes that never existed: a higher number of replicas adds them.
     #[must_use]
     pub fn adds_nodes(&self) -> bool {
-        self.missing().into_iter().any(|ordinal| ordinal >= self.record.existed)
+        !self.active_set_is_removed()
+            && self.missing().into_iter().any(|ordinal| ordinal >= self.record.existed)
+    }
+
+    /// Which nodes are not ready, in a sentence; `None` if all are, and the hooks of their first start are done.
+    #[must_use]
+    pub fn waits_for_nodes(&self) -> Option<String> {
+        let missing = self.missing().len();
+        let is_ready = |c: &&ChildFacts| c.pod.available && !c.terminating && !c.is_at_first_start();
+        let unready: Vec<&str> = self.wanted().filter(|c| !is_ready(c)).map(|c| c.name.as_str()).collect();
+        match (unready.is_empty(), missing) {
+            (true, 0) => None,
+            (true, missing) => Some(format!("waiting for {missing} more nodes to be created")),
+            (false, _) => Some(format!("waiting for {} to be ready", some_of(&unready))),
+        }
     }
 
     /// True if a user requests that this plan is aborted.

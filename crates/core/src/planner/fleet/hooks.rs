@@ -182,11 +182,21 @@ pub fn is_before_rollout(facts: &FleetFacts) -> bool {
     facts.rollout.at_hook.as_ref().is_some_and(|at| at.point == Some(HookPoint::BeforeRollout))
 }
 
-/// True while a hook runs that comes after all of the rollout's nodes are ready.
-#[must_use]
-pub fn is_at_last(facts: &FleetFacts) -> bool {
-    let point = facts.rollout.at_hook.as_ref().and_then(|at| at.point);
-    point.is_some_and(|at| at == HookPoint::AfterRollout || HookPoint::OF_NEW_NODES.contains(&at))
+/// Which new nodes a rollout creates, for the hooks that follow.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct NewNodes {
+    /// Those of a new fleet.
+    pub of_fleet: bool,
+    /// Those that a higher number of replicas adds.
+    pub of_scale_up: bool,
+}
+
+impl NewNodes {
+    fn points(self) -> Vec<HookPoint> {
+        let all =
+            [(self.of_fleet, HookPoint::AfterFirstCreation), (self.of_scale_up, HookPoint::AfterScaleUp)];
+        all.into_iter().filter(|(is_due, _)| *is_due).map(|(_, point)| point).collect()
+    }
 }
 
 /// What determines at which points a rollout's plan runs hooks.
@@ -202,10 +212,8 @@ pub struct HookContext {
     pub is_way_back: bool,
     /// True if it continues a promotion past the point of no return.
     pub is_past_return: bool,
-    /// True if it creates the nodes of a new fleet.
-    pub is_first: bool,
-    /// True if it creates nodes that a higher number of replicas added.
-    pub has_grown: bool,
+    /// The hooks that follow the creation of nodes.
+    pub new_nodes: NewNodes,
 }
 
 impl HookContext {
@@ -221,12 +229,7 @@ impl HookContext {
             Some(Cause::RetryRequested) => self.own,
             _ => false,
         };
-        let of_creation = [
-            (self.is_first || self.cause == Some(Cause::FirstCreation), HookPoint::AfterFirstCreation),
-            (self.has_grown || self.cause == Some(Cause::ScaledUp), HookPoint::AfterScaleUp),
-        ];
-        let mut points: Vec<HookPoint> =
-            of_creation.into_iter().filter(|(creates, _)| *creates).map(|(_, at)| at).collect();
+        let mut points = self.new_nodes.points();
         if is_repair || self.is_way_back {
             return points;
         }
@@ -236,15 +239,19 @@ impl HookContext {
         points
     }
 
-    /// The same with the hooks after a creation that a plan has not done: it is followed by this one, or it is this one.
+    /// The same with the hooks after the creation of nodes: those of the cause, and those that a plan has not done, which is
+    /// followed by this one or is this one.
     #[must_use]
     pub fn owing(self, plan: Option<&Plan>) -> Self {
         let owes = |point| plan.is_some_and(|plan| is_left_at(plan, point));
-        Self {
-            is_first: self.is_first || owes(HookPoint::AfterFirstCreation),
-            has_grown: self.has_grown || owes(HookPoint::AfterScaleUp),
-            ..self
-        }
+        let NewNodes { of_fleet, of_scale_up } = self.new_nodes;
+        let new_nodes = NewNodes {
+            of_fleet: of_fleet
+                || self.cause == Some(Cause::FirstCreation)
+                || owes(HookPoint::AfterFirstCreation),
+            of_scale_up: of_scale_up || self.cause == Some(Cause::ScaledUp) || owes(HookPoint::AfterScaleUp),
+        };
+        Self { new_nodes, ..self }
     }
 
     /// The context of the rollout in a status, if there is one.

@@ -4,6 +4,8 @@ use super::child::ChildFacts;
 use super::decision::{Cause, FleetDecision, RolloutTarget, Start, Strategy};
 use super::facts::{FleetFacts, FleetKind};
 use crate::api::{HookPoint, Rejected, RestartTime, RolloutHash};
+use crate::engine::Plan;
+use crate::planner::hooks::is_left_at;
 
 /// True if a user requests a retry of the rejected target, and it can start.
 pub(super) fn is_retried(facts: &FleetFacts) -> bool {
@@ -11,16 +13,17 @@ pub(super) fn is_retried(facts: &FleetFacts) -> bool {
         && facts.findings.blocker.is_none()
 }
 
-/// The decision if no rollout is active. One that does more than create nodes creates them as well.
-pub(super) fn decide_without_plan(facts: &FleetFacts) -> FleetDecision {
+/// The decision if no rollout is active. One that does more than create nodes creates them as well. `last`: the plan that
+/// ended last.
+pub(super) fn decide_without_plan(facts: &FleetFacts, last: Option<&Plan>) -> FleetDecision {
     match change(facts) {
-        FleetDecision::Keep => creation(facts).map_or(FleetDecision::Keep, FleetDecision::Start),
+        FleetDecision::Keep => creation(facts, last).map_or(FleetDecision::Keep, FleetDecision::Start),
         decision => decision,
     }
 }
 
 /// The decision about the nodes that exist.
-fn change(facts: &FleetFacts) -> FleetDecision {
+pub(super) fn change(facts: &FleetFacts) -> FleetDecision {
     if let Some(rejected) = &facts.record.rejected {
         if is_retried(facts) {
             return FleetDecision::Start(rollout_to(facts, &facts.requested, Cause::RetryRequested));
@@ -70,17 +73,18 @@ fn change(facts: &FleetFacts) -> FleetDecision {
 
 /// The rollout that creates nodes, if hooks follow their creation. It is stored before the first of them exists: its plan is the
 /// record that the hooks are due. `None` if no node is to be created, or no hook follows.
-pub(super) fn creation(facts: &FleetFacts) -> Option<Start> {
+fn creation(facts: &FleetFacts, last: Option<&Plan>) -> Option<Start> {
     let (record, hooks) = (&facts.record, &facts.spec.creation_hooks);
     let start = |rollout_target, target: &RolloutHash, cause| {
         Some(Start { rollout_target, target: target.clone(), cause, strategy: Strategy::InPlace })
     };
     let of_goal = || RolloutTarget::Revision(facts.goal().clone());
     let Some(completed) = &record.last_completed else {
-        let is_new =
-            facts.children.is_empty() && record.rejected.is_none() && facts.findings.blocker.is_none();
-        let is_due = is_new && facts.spec.replicas > 0 && hooks.contains(&HookPoint::AfterFirstCreation);
-        return start(of_goal(), facts.goal(), Cause::FirstCreation).filter(|_| is_due);
+        let is_owed = || last.is_some_and(|plan| is_left_at(plan, HookPoint::AfterFirstCreation));
+        let is_new = !facts.missing().is_empty() && (facts.children.is_empty() || is_owed());
+        let is_due = is_new && record.rejected.is_none() && hooks.contains(&HookPoint::AfterFirstCreation);
+        return start(of_goal(), facts.goal(), Cause::FirstCreation)
+            .filter(|_| is_due && facts.is_known(facts.goal()));
     };
     // Nodes that a repair which was aborted would have created follow without hooks.
     let is_aborted = record.rejected.as_ref().is_some_and(|rejected| rejected.hash == completed.as_str());

@@ -98,7 +98,7 @@ fn hook_points_match_the_documentation() {
         (MARK_READY, vec![], "mark-ready"),
     ] {
         let recipe = recipe(yaml);
-        let wanted = HookPlacement { hooks: &hooks, points, stops: vec![0, 1] };
+        let wanted = HookPlacement { hooks: &hooks, points, stops: vec![0, 1], nodes: None };
         let plan = plan(&wanted.in_recipe(&recipe));
         let expected: Vec<&str> = expected.split_whitespace().collect();
         assert_eq!(words(&plan), expected, "{}", recipe.name);
@@ -119,7 +119,8 @@ fn hooks_run_in_list_order_at_their_point_only() {
         hook("x", HookPoint::AfterRollout),
         hook("a", HookPoint::BeforeNode),
     ];
-    let wanted = HookPlacement { hooks: &hooks, points: vec![HookPoint::BeforeNode], stops: vec![] };
+    let wanted =
+        HookPlacement { hooks: &hooks, points: vec![HookPoint::BeforeNode], stops: vec![], nodes: None };
     let plan = plan(&wanted.in_recipe(&recipe(RESTART_NODE)));
     assert_eq!(words(&plan), ["apply-stateful-set", "b", "a", "replace-pod", "mark-ready"]);
 }
@@ -127,7 +128,7 @@ fn hooks_run_in_list_order_at_their_point_only() {
 #[test]
 fn fleet_step_hooks_are_omitted_without_after_step_hooks() {
     let hooks = [hook("a", HookPoint::BeforeRollout)];
-    let wanted = HookPlacement { hooks: &hooks, points: of_fleet(), stops: vec![0, 1] };
+    let wanted = HookPlacement { hooks: &hooks, points: of_fleet(), stops: vec![0, 1], nodes: None };
     let plan = plan(&wanted.in_recipe(&recipe(IN_PLACE)));
     assert_eq!(words(&plan), ["a", "update-node-specs", "await-spec-update", "mark-ready"]);
 }
@@ -139,7 +140,8 @@ fn pending_hooks_follow_the_list_and_started_hooks_are_kept() {
         [hook("a", HookPoint::BeforeNode), hook("b", HookPoint::BeforeNode), hook("z", HookPoint::AfterNode)];
     let after =
         [hook("c", HookPoint::BeforeNode), hook("b", HookPoint::BeforeNode), hook("y", HookPoint::AfterNode)];
-    let wanted = |hooks: &'static [Hook]| HookPlacement { hooks, points: of_node(), stops: vec![] };
+    let wanted =
+        |hooks: &'static [Hook]| HookPlacement { hooks, points: of_node(), stops: vec![], nodes: None };
     let (before, after): (&'static [Hook], &'static [Hook]) =
         (Box::leak(Box::new(before)), Box::leak(Box::new(after)));
     let new = || plan(&wanted(before).in_recipe(&steps));
@@ -175,7 +177,7 @@ fn hook_skipped_in_advance_remains_skipped() {
     let steps = recipe(RESTART_NODE);
     let before = [hook("a", HookPoint::AfterNode)];
     let after = [hook("b", HookPoint::BeforeNode), hook("a", HookPoint::AfterNode)];
-    let wanted = HookPlacement { hooks: &before, points: of_node(), stops: vec![] };
+    let wanted = HookPlacement { hooks: &before, points: of_node(), stops: vec![], nodes: None };
     let mut plan = plan(&wanted.in_recipe(&steps));
     plan.tasks[3].state = TaskState::Skipped;
     assert!(HookPlacement { hooks: &after, ..wanted }.bring_to(&mut plan, &steps.tasks));
@@ -188,7 +190,7 @@ fn hook_skipped_in_advance_remains_skipped() {
 fn stops_follow_removed_and_added_steps_of_a_running_plan() {
     let steps = recipe(IN_PLACE);
     let hooks = [hook("a", HookPoint::AfterStep)];
-    let wanted = |stops: Vec<usize>| HookPlacement { hooks: &hooks, points: of_fleet(), stops };
+    let wanted = |stops: Vec<usize>| HookPlacement { hooks: &hooks, points: of_fleet(), stops, nodes: None };
     let core = "update-node-specs await-spec-update mark-ready";
     for (from, count, to, expected) in [
         (vec![0, 1], 2, vec![0], format!("update-node-specs/0 a/0 {core}")),
@@ -205,7 +207,7 @@ fn stops_follow_removed_and_added_steps_of_a_running_plan() {
 #[test]
 fn plan_of_another_recipe_and_ended_plan_are_left_unchanged() {
     let hooks = [hook("a", HookPoint::BeforeNode)];
-    let wanted = HookPlacement { hooks: &hooks, points: of_node(), stops: vec![] };
+    let wanted = HookPlacement { hooks: &hooks, points: of_node(), stops: vec![], nodes: None };
     let mut of_another = plan(&recipe(NODE_UPDATE));
     assert!(!wanted.bring_to(&mut of_another, &recipe(RESTART_NODE).tasks));
     let mut over = Plan { state: crate::engine::PlanState::Aborted, ..plan(&recipe(RESTART_NODE)) };
@@ -218,7 +220,7 @@ fn inserted_hook_keeps_removal_id_of_a_leaving_node() {
     let mut plan = plan(&steps);
     plan.tasks[0].params = json!({"removalID": "wish"});
     let hooks = [hook("a", HookPoint::BeforeRemove)];
-    let wanted = HookPlacement { hooks: &hooks, points: of_node(), stops: vec![] };
+    let wanted = HookPlacement { hooks: &hooks, points: of_node(), stops: vec![], nodes: None };
     assert!(wanted.bring_to(&mut plan, &steps.tasks));
     assert_eq!(plan.tasks[1].params, json!({"removalID": "wish"}));
 }
@@ -226,9 +228,37 @@ fn inserted_hook_keeps_removal_id_of_a_leaving_node() {
 #[test]
 fn plan_exceeding_the_task_limit_is_refused_with_advice() {
     let hooks: Vec<Hook> = (0..4).map(|n| hook(&format!("h{n}"), HookPoint::AfterStep)).collect();
-    let wanted = HookPlacement { hooks: &hooks, points: of_fleet(), stops: (0..6).collect() };
+    let wanted = HookPlacement { hooks: &hooks, points: of_fleet(), stops: (0..6).collect(), nodes: None };
     let sentence = wanted.too_long_for(&recipe(IN_PLACE)).unwrap();
     assert!(sentence.starts_with("hooks h0, h1, h2, h3: a plan InPlace"), "{sentence}");
     assert!(sentence.contains("would have 33 tasks") && sentence.contains("the maximum is 32"), "{sentence}");
     assert_eq!(HookPlacement { stops: (0..5).collect(), ..wanted }.too_long_for(&recipe(IN_PLACE)), None);
+}
+
+#[test]
+fn hooks_after_a_scale_up_run_again_for_more_nodes() {
+    let hooks = [hook("balance", HookPoint::AfterScaleUp), hook("last", HookPoint::AfterRollout)];
+    let recipe = recipe(IN_PLACE);
+    let to = |nodes: i32| HookPlacement {
+        hooks: &hooks,
+        points: vec![HookPoint::AfterScaleUp, HookPoint::AfterRollout],
+        nodes: Some(nodes),
+        ..HookPlacement::default()
+    };
+    let new = || plan(&to(3).in_recipe(&recipe));
+    assert_eq!(scaled_up_to(&new()), Some(3));
+    let mut waits = new();
+    assert!(!to(3).bring_to(&mut waits, &recipe.tasks));
+    assert!(to(4).bring_to(&mut waits, &recipe.tasks));
+    assert_eq!(words(&waits), ["update-node-specs", "await-spec-update", "mark-ready", "balance", "last"]);
+    for (begun, state, expected) in
+        [(3, TaskState::Running, "balance balance last"), (4, TaskState::Running, "balance last balance")]
+    {
+        let mut plan = done(new(), begun);
+        plan.tasks[begun].state = state;
+        assert!(to(4).bring_to(&mut plan, &recipe.tasks));
+        assert_eq!(words(&plan)[3..].join(" "), expected);
+        assert_eq!(scaled_up_to(&plan), Some(4));
+        assert!(!to(4).bring_to(&mut plan, &recipe.tasks));
+    }
 }

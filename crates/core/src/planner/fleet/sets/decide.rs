@@ -5,7 +5,7 @@ use super::super::blame;
 use super::super::decision::{Cause, FleetDecision, Start, Strategy};
 use super::super::facts::FleetFacts;
 use super::super::hooks::rolls_back;
-use super::super::idle::{decide_without_plan, rollout_to};
+use super::super::idle::{change, rollout_to};
 use super::rollout::SetRollout;
 use super::stage::has_switched;
 use crate::api::{HookPoint, OnStall, Stage};
@@ -50,7 +50,7 @@ fn retiring(facts: &FleetFacts, plan: &Plan, rollout: &SetRollout) -> FleetDecis
     }
     // A repair or a restart waits for the remaining hooks of the promotion. Another target does not.
     let is_same = |start: &Start| start.target == rollout.target && is_left_at(plan, HookPoint::AfterRollout);
-    match decide_without_plan(facts) {
+    match change(facts) {
         FleetDecision::Start(start) if is_same(&start) => FleetDecision::Keep,
         FleetDecision::Start(start) => FleetDecision::CompleteAndStart(start),
         _ => FleetDecision::Keep,

@@ -1,9 +1,9 @@
 //! Rollouts that create nodes, for the hooks that follow.
 
-use super::super::hooks::HookContext;
+use super::super::hooks::{HookContext, NewNodes};
 use super::super::{FleetDecision, decide};
 use super::*;
-use crate::api::{AtHook, HookPoint};
+use crate::api::HookPoint;
 use crate::planner::fleet::Rollout;
 use crate::planner::fleet::blocker::Blocker;
 use crate::planner::hooks::HookPlacement;
@@ -35,7 +35,8 @@ fn nodes_are_created_by_a_rollout_if_hooks_follow() {
         ("a new fleet", hooked(new_fleet(2)), first()),
         ("a new fleet that is paused", hooked(new_fleet(2)).paused(), first()),
         ("a new fleet without nodes", hooked(new_fleet(0)), FleetDecision::Keep),
-        ("a new fleet that is refused", blocked(hooked(new_fleet(2))), FleetDecision::Keep),
+        ("a new fleet whose hooks are refused", blocked(hooked(new_fleet(2))), first()),
+        ("a new fleet whose revision is not stored", hooked(new_fleet(2)).wanting("v9"), FleetDecision::Keep),
         ("a new fleet without such hooks", new_fleet(2).with(only_scale_up), FleetDecision::Keep),
         ("a fleet whose status is lost", hooked(fleet(2)).never_completed(), FleetDecision::Keep),
         ("more nodes", scaled_up(), more()),
@@ -67,79 +68,105 @@ fn nodes_are_created_by_a_rollout_if_hooks_follow() {
     for (what, facts, expected) in table {
         assert_eq!(decide(&facts, None, &RolloutTarget::Own, false), expected, "{what}");
     }
+    // It was scaled to 0 before its hooks were done, and its last node is still there.
+    let owed = plan_with(&[HookPoint::AfterFirstCreation]);
+    let again = hooked(fleet(2)).never_completed().without(1);
+    let ended = Plan { state: crate::engine::PlanState::Superseded, ..owed };
+    assert_eq!(decide(&again, Some(&ended), &to("v1"), false), first());
+    assert_eq!(decide(&again, Some(&done(ended)), &to("v1"), false), FleetDecision::Keep);
+}
+
+/// A plan with hooks at these points.
+fn plan_with(points: &[HookPoint]) -> Plan {
+    let hook = |at: HookPoint| {
+        let name = at.as_str().to_lowercase();
+        serde_json::from_value(serde_json::json!({"name": name, "at": at, "wait": {"seconds": 1}})).unwrap()
+    };
+    let hooks: Vec<_> = HookPoint::ALL.into_iter().map(hook).collect();
+    let recipe = Recipe::parse(include_str!("../../../../../../plans/in-place.yaml")).unwrap();
+    let placement = HookPlacement { hooks: &hooks, points: points.to_vec(), ..HookPlacement::default() };
+    let seed = PlanSeed { uid: "u", target_hash: "v1", now: now(), attempt: 0, disambiguator: "" };
+    placement.in_recipe(&recipe).plan(seed)
+}
+
+fn done(mut plan: Plan) -> Plan {
+    for task in &mut plan.tasks {
+        task.state = crate::engine::TaskState::Complete;
+    }
+    plan
 }
 
 #[test]
-fn rollout_at_its_last_hooks_begins_again_when_nodes_are_added() {
-    let at = |point| {
-        let at = AtHook {
-            hook: "h".to_owned(),
-            task_id: "t-0".to_owned(),
-            attempt: 1,
-            point,
-            asks: false,
-            failed: false,
-            message: String::new(),
-        };
-        scaled_up().wanting("v2").with(|f| {
-            f.rollout.at_hook = Some(at);
-            f.rollout.now = Rollout::InPlace { cause: Cause::TemplateChanged };
-        })
+fn creation_gives_way_to_what_touches_nodes_that_serve() {
+    let at = |cause, facts: FleetFacts| facts.with(|f| f.rollout.now = Rollout::InPlace { cause });
+    let other_operator = |mut facts: FleetFacts| {
+        let other = Rendering { hash: "another template of v1".into(), image: image("v1") };
+        facts.renderings.insert(("v1".into(), None), other);
+        facts
     };
-    let again = FleetDecision::Supersede(start(to("v2"), "v2", Cause::TemplateChanged));
-    for (point, is_last) in [
-        (HookPoint::BeforeRollout, false),
-        (HookPoint::AfterStep, false),
-        (HookPoint::AfterFirstCreation, true),
-        (HookPoint::AfterScaleUp, true),
-        (HookPoint::AfterRollout, true),
-    ] {
-        let decide = |facts: &FleetFacts| decide(facts, Some(&plan_to("v2")), &to("v2"), false);
-        let expected = if is_last { again.clone() } else { FleetDecision::Keep };
-        assert_eq!(decide(&at(Some(point))), expected, "{point:?}");
-        let whole = at(Some(point)).with(|f| f.record.existed = 4);
-        assert_eq!(decide(&whole), FleetDecision::Keep, "{point:?}: the missing nodes are lost ones");
-        let first = at(Some(point)).never_completed();
-        assert_eq!(decide(&first), FleetDecision::Keep, "{point:?}: a part of the first creation");
-    }
+    let own = |facts: &FleetFacts| decide(facts, Some(&plan_to("v1")), &RolloutTarget::Own, false);
+    let scaling = || at(Cause::ScaledUp, scaled_up());
+    assert_eq!(own(&scaling()), FleetDecision::Keep);
+    let drift = start(RolloutTarget::Own, "v1", Cause::OperatorDrift);
+    assert_eq!(own(&other_operator(scaling())), FleetDecision::Supersede(drift));
+    assert_eq!(own(&other_operator(scaling()).paused()), FleetDecision::Keep, "it waits to be resumed");
+    let template = start(to("v2"), "v2", Cause::TemplateChanged);
+    assert_eq!(own(&scaling().wanting("v2")), FleetDecision::Supersede(template));
+    // The first creation goes on, also with more nodes.
+    let first = at(Cause::FirstCreation, hooked(fleet(3)).never_completed().without(2));
+    assert_eq!(decide(&first, Some(&plan_to("v1")), &to("v1"), false), FleetDecision::Keep);
 }
 
 #[test]
 fn hooks_after_a_creation_are_those_of_the_cause_and_those_still_owed() {
     use HookPoint::{AfterFirstCreation, AfterRollout, AfterScaleUp, BeforeRollout};
     let of = |cause| HookContext { cause: Some(cause), ..HookContext::default() };
-    let hook = |at: HookPoint| {
-        serde_json::from_value(
-            serde_json::json!({"name": at.as_str().to_lowercase(), "at": at, "wait": {"seconds": 1}}),
-        )
-        .unwrap()
-    };
-    let hooks: Vec<_> = HookPoint::ALL.into_iter().map(hook).collect();
-    let recipe = Recipe::parse(include_str!("../../../../../../plans/in-place.yaml")).unwrap();
-    let plan_of = |context: HookContext| {
-        let placement = HookPlacement { hooks: &hooks, points: context.points(), stops: vec![] };
-        let seed = PlanSeed { uid: "u", target_hash: "v1", now: now(), attempt: 0, disambiguator: "" };
-        placement.in_recipe(&recipe).plan(seed)
-    };
-    let of_rollout = || of(Cause::TemplateChanged).points();
+    let of_rollout = || of(Cause::TemplateChanged).owing(None).points();
     assert!(of_rollout().contains(&AfterRollout) && !of_rollout().contains(&AfterScaleUp));
     for (cause, point) in [(Cause::FirstCreation, AfterFirstCreation), (Cause::ScaledUp, AfterScaleUp)] {
-        let context = of(cause);
-        assert_eq!(context.points(), [point]);
-        let mut plan = plan_of(context);
+        assert_eq!(of(cause).owing(None).points(), [point]);
+        let plan = plan_with(&[point]);
         let next = of(Cause::Superseded).owing(Some(&plan)).points();
         assert!(next.contains(&point) && next.contains(&BeforeRollout), "{cause}: {next:?}");
-        for task in &mut plan.tasks {
-            task.state = crate::engine::TaskState::Complete;
-        }
-        assert_eq!(of(Cause::Superseded).owing(Some(&plan)).points(), of_rollout(), "{cause}: it is done");
+        assert_eq!(
+            of(Cause::Superseded).owing(Some(&done(plan))).points(),
+            of_rollout(),
+            "{cause}: it is done"
+        );
     }
-    let repair = HookContext { own: true, has_grown: true, ..of(Cause::ChildDrift) };
+    let new_nodes = NewNodes { of_scale_up: true, ..NewNodes::default() };
+    let repair = HookContext { own: true, new_nodes, ..of(Cause::ChildDrift) };
     assert_eq!(repair.points(), [AfterScaleUp]);
     assert_eq!(
-        HookContext { is_way_back: true, has_grown: true, ..of(Cause::Superseded) }.points(),
+        HookContext { is_way_back: true, new_nodes, ..of(Cause::Superseded) }.points(),
         [AfterScaleUp]
     );
+}
+
+#[test]
+fn hooks_after_a_creation_wait_for_the_first_start_of_all_nodes() {
+    let at = |hook: HookPoint| {
+        let at = crate::api::AtHook {
+            hook: "h".to_owned(),
+            task_id: "t-0".to_owned(),
+            attempt: 1,
+            point: Some(hook),
+            asks: false,
+            failed: false,
+            message: String::new(),
+        };
+        move |c: ChildFacts| c.with(|f| f.at_hook = Some(at.clone()))
+    };
+    let table: Vec<(FleetFacts, Option<&str>)> = vec![
+        (fleet(2), None),
+        (fleet(2).without(1), Some("waiting for 1 more nodes to be created")),
+        (fleet(2).but(1, ChildFacts::down), Some("waiting for db-1 to be ready")),
+        (fleet(2).but(1, at(HookPoint::AfterCreate)), Some("waiting for db-1 to be ready")),
+        (fleet(2).but(1, at(HookPoint::AfterNode)), None),
+    ];
+    for (facts, expected) in table {
+        assert_eq!(facts.waits_for_nodes().as_deref(), expected);
+    }
 }
 
 #[test]
