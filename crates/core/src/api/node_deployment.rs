@@ -95,7 +95,8 @@ pub struct NodeDeploymentSpec {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Creation {
-    /// The maximum number of nodes that exist and were never Ready: more are created once some of these are Ready. It applies to the
+    /// The maximum number of nodes that exist and were never Ready, or whose hooks at `AfterCreate` are not done: more are created once
+    /// some of these are Ready. It applies to the
     /// first creation, to more replicas and to new sets of nodes, and not to nodes that were lost or to HardFork. If nodes become Ready
     /// only together, it must not be lower than that number. Defaults to all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
