@@ -128,17 +128,14 @@ fn lost_node_runs_the_hooks_of_its_creation_only_without_its_claims() {
         let uid = |kind, name: &str| w.get(kind, name)["metadata"]["uid"].clone();
         for (keeps_data, expected) in [(true, [].as_slice()), (false, &["seed=Complete", "join=Complete"])] {
             let before = uid(NODE, "db-1");
-            if !keeps_data {
-                w.change(json!({"template": {"spec": {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}}}))
-                    .await;
-                w.rest(5).await;
+            if keeps_data {
+                w.delete(NODE, "db-1").await;
+            } else {
                 w.kill_operator();
                 w.delete(CLAIM, "data-db-1-0").await;
                 w.delete(NODE, "db-1").await;
                 w.rest(5).await;
                 w.start_operator();
-            } else {
-                w.delete(NODE, "db-1").await;
             }
             w.until("it is back", |s| uid(NODE, "db-1") != before && is_up_to_date(s)).await;
             assert_eq!(starts("db-1"), expected, "keeps its data: {keeps_data}");
