@@ -10,7 +10,7 @@ use super::expression::Expression;
 use super::host::HookUrl;
 use super::over::Over;
 use super::rules::HookRules;
-use super::values::{Filled, ValueName};
+use super::values::{Filled, ValueName, Values};
 use crate::outward::is_server_name;
 
 /// Headers that are reserved: for the transport, the destination, or the task.
@@ -130,6 +130,10 @@ fn check_job(job: &JobHook, at: HookPoint) -> Result<(), String> {
         let field = format!("the claimName {claim:?} of job.template");
         let filled = Filled::parse(claim).map_err(|why| format!("{field} {why}"))?;
         are_there(&field, filled.values(), at)?;
+        let name = filled.fill(&Values::each("x"), |_, value| value.to_owned()).unwrap_or_default();
+        if !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.') {
+            return Err(format!("{field} is not the name of a claim: use a name such as data-{{{{pod}}}}"));
+        }
     }
     Ok(())
 }

@@ -15,4 +15,4 @@ pub use expression::{Expression, Sample, Variables};
 pub use host::{HookUrl, Host};
 pub use over::Over;
 pub use rules::{HookRules, PrometheusUrl};
-pub use values::{Filled, ValueName, Values};
+pub use values::{Filled, Values};

@@ -236,6 +236,16 @@ impl Values {
         value.as_deref()
     }
 
+    /// The same text for each name.
+    #[must_use]
+    pub fn each(text: &str) -> Self {
+        let mut values = Self::default();
+        for name in ValueName::ALL {
+            values.set(name, text);
+        }
+        values
+    }
+
     /// Makes a value known.
     pub fn set(&mut self, name: ValueName, value: impl Into<String>) {
         let field = match name {

@@ -159,11 +159,9 @@ impl Neighbours {
             if let Some(why) = other.why_not_up_to_date() {
                 return Some(format!("waiting for {name} to be up to date{why}"));
             }
-            let has = other.release().unwrap_or("none");
-            let other_release = release.filter(|release| *release != has);
-            other_release.map(|release| {
-                format!("waiting for {name} to have {ANNOTATION_RELEASE}={release}, and not {has}")
-            })
+            let release = release.filter(|release| other.release() != Some(*release))?;
+            let has = other.release().map_or_else(|| "it has none".to_owned(), |has| format!("it has {has}"));
+            Some(format!("waiting for {name} to have {ANNOTATION_RELEASE}={release}: {has}"))
         })
     }
 

@@ -65,7 +65,11 @@ impl Fleet<'_> {
         let named = retried_plan(asked);
         let current = status.plan.as_ref().and_then(RawPlan::id);
         let is_of = |at: &AtHook| at.task_id.rsplit_once('-').is_some_and(|(plan, _)| plan == named);
-        let is_named = |at: &AtHook| current.as_ref().is_some_and(|current| *current == *named) || is_of(at);
+        // Without a plan of its own, the fleet is named by the plan of any of these nodes.
+        let is_idle = !plan.as_ref().is_some_and(|plan| plan.is_active());
+        let names_all = current.as_ref().is_some_and(|current| *current == *named)
+            || (is_idle && hooks::failures(facts).any(|p| is_of(p.at)));
+        let is_named = |at: &AtHook| names_all || is_of(at);
         let tasks: Vec<String> =
             hooks::failures(facts).filter(|p| is_named(p.at)).map(|p| p.at.tried()).collect();
         if tasks.is_empty() {

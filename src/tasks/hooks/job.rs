@@ -18,7 +18,7 @@ use crate::api::at_hook::{attempt_of, hook_of, point_of};
 use crate::api::names::ANNOTATION_TASK;
 use crate::api::{Hook, HookAction, HookPoint};
 use crate::engine::{Outcome, Plan, TaskContext, TaskError, TaskRecord, TaskState};
-use crate::hooks::{HookRules, ValueName, Values, check};
+use crate::hooks::{HookRules, Values, check};
 use windlass_kube_port::observed::Meta;
 use windlass_kube_port::view::UNKNOWN_OUTCOME_TTL;
 use windlass_kube_port::{Cluster, ClusterError, Kind, Selector, Target};
@@ -403,11 +403,8 @@ pub async fn check_all(
 /// stored. A hook without a Job passes.
 pub async fn dry_run(cluster: &dyn Cluster, owner: &JobOwner, hook: &Hook) -> Result<(), DryRun> {
     let Some(HookAction::Job(job)) = hook.action() else { return Ok(()) };
-    let mut values = Values::default();
-    for name in ValueName::ALL {
-        // Every name and address is a string, so it does not matter which one.
-        values.set(name, "unknown");
-    }
+    // Every name and address is a string, so it does not matter which one.
+    let values = Values::each("unknown");
     let attempt = Attempt { hook: &hook.name, task_id: "0000000000-0", number: 1 };
     let wanted = manifest(owner, attempt, &job.template, &values);
     match cluster.try_create(Kind::Job, wanted).await {

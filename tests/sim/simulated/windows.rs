@@ -353,7 +353,7 @@ fn release_of_stateful_sets_counts_and_not_that_of_their_rollout() {
         w.merge(sets::ROLLOUT, "first", &release("7")).await;
         w.merge(sets::SET, "db", &release("7")).await;
         w.image("db", "db:2").await;
-        let sentence = "waiting for StatefulSetRollout first to have windlass.dev/release=7, and not none";
+        let sentence = "waiting for StatefulSetRollout first to have windlass.dev/release=7: it has none";
         w.until("it waits", |status| told(status) == sentence).await;
         w.rest(600).await;
         w.merge(sets::SET, "a", &release("7")).await;
@@ -569,7 +569,7 @@ fn fleet_waits_for_the_release_of_those_before_it() {
         until_all(&w, &["b"], "it waits", |s| waits(s) && !told(s).is_empty()).await;
         assert_eq!(
             told(&status_of(&w, "b")),
-            "waiting for NodeDeployment a to have windlass.dev/release=7, and not none"
+            "waiting for NodeDeployment a to have windlass.dev/release=7: it has none"
         );
         w.rest(10 * 60).await;
         assert_eq!(condition(&status_of(&w, "b"), "Stalled"), "False/Progressing");

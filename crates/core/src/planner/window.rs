@@ -173,7 +173,8 @@ const SET_BACK_HOURS: i64 = 3;
 /// Reads a schedule. Its syntax is that of a CronJob, so what a CronJob rejects is rejected. The error completes a sentence
 /// that begins with the schedule.
 fn parse_schedule(text: &str) -> Result<Crontab, String> {
-    const FIVE: &str = "has to have five fields: minute, hour, day of the month, month, day of the week";
+    const FIVE: &str = "has to have five fields: minute (0-59), hour (0-23), day of the month (1-31), month (1-12), day of \
+        the week (0-6)";
     let text = match text.trim() {
         "@hourly" => "0 * * * *",
         "@daily" | "@midnight" => "0 0 * * *",

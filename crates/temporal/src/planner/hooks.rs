@@ -126,5 +126,5 @@ pub fn needing_attention(plan: Option<&Plan>) -> Vec<HookStatus> {
 /// The message of a failed hook, with the commands that a person can run.
 #[must_use]
 pub fn failure(at: &AtHook, object: &str) -> String {
-    with_ways_out(&format!("hook {} failed: {}", at.hook, at.message), object)
+    with_ways_out(&format!("hook {} failed: {}", at.hook, at.message), object, true)
 }

@@ -137,7 +137,8 @@ fn lost_node_runs_the_hooks_of_its_creation_only_without_its_claims() {
                 w.rest(5).await;
                 w.start_operator();
             }
-            w.until("it is back", |s| uid(NODE, "db-1") != before && is_up_to_date(s)).await;
+            let is_new = || !uid(NODE, "db-1").is_null() && uid(NODE, "db-1") != before;
+            w.until("it is back", |s| is_new() && s["readyReplicas"] == 2 && is_up_to_date(s)).await;
             assert_eq!(starts("db-1"), expected, "keeps its data: {keeps_data}");
         }
         w.is_at_rest().await;
@@ -307,7 +308,8 @@ fn creation_that_was_refused_at_first_still_has_its_hooks() {
         let http = |url: &str| json!([{"name": "init", "at": "AfterFirstCreation", "http": {"url": url}}]);
         w.create(in_place(1, json!({}), http("http://elsewhere/init"))).await;
         w.until("it is refused", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
-        w.until("its node serves", |s| s["readyReplicas"] == 1).await;
+        w.rest(60).await;
+        assert_eq!(w.names(NODE), [""; 0], "nothing is created with hooks that cannot run");
         w.change(json!({"updateStrategy": {"hooks": [person("begin", "AfterFirstCreation")]}})).await;
         w.pass("begin").await;
         w.until("it serves", is_up_to_date).await;
@@ -335,6 +337,21 @@ fn nodes_that_are_added_during_the_first_creation_have_the_hooks_of_a_scale_up()
         let status = w.until("it serves", is_up_to_date).await;
         assert!(status["rejected"].is_null(), "{status:#}");
         w.is_at_rest().await;
+    });
+}
+
+#[test]
+fn one_retry_repeats_the_failed_hooks_of_all_nodes() {
+    play(|w| async move {
+        w.create(in_place(3, json!({}), json!([fails("seed", "BeforeCreate", "Hold")]))).await;
+        for node in ["db-0", "db-1", "db-2"] {
+            w.until_node_at(node, "seed", "Failed").await;
+        }
+        w.change(json!({"updateStrategy": {"hooks": [rest("seed", "BeforeCreate", 1)]}})).await;
+        let hooks = w.status()["hooks"].clone();
+        let task = text(&hooks[0], "taskID");
+        w.annotate("windlass.dev/retry", task.rsplit_once('-').unwrap().0).await;
+        w.until("all serve", is_up_to_date).await;
     });
 }
 

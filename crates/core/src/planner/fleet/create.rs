@@ -1,5 +1,6 @@
 //! Chooses the revision at which a missing node is created, and when.
 
+use super::blocker::Blocker;
 use super::child::ChildFacts;
 use super::decision::{RolloutTarget, Strategy};
 use super::facts::FleetFacts;
@@ -19,6 +20,14 @@ pub fn creation_revision<'a>(
         Some(RolloutTarget::Revision(target)) => target,
         Some(RolloutTarget::Own) | None => facts.steady_revision(),
     };
+    // A new fleet has nothing that a wrong spec could harm, and nothing to keep up.
+    let is_refused = matches!(
+        facts.findings.blocker,
+        Some(Blocker::Spec(_) | Blocker::TemplateRefused(_) | Blocker::Unanswered(_))
+    );
+    if facts.record.last_completed.is_none() && facts.children.is_empty() && is_refused {
+        return None;
+    }
     let lacks_objects = facts.rollout.gate.lacks_objects();
     // Before the first completion there is no other revision.
     let Some(current) = &facts.record.last_completed else { return (!lacks_objects).then_some(target) };

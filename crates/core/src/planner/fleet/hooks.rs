@@ -3,7 +3,7 @@
 
 use super::child::ChildFacts;
 use super::decision::{Cause, RolloutTarget};
-use super::facts::FleetFacts;
+use super::facts::{FleetFacts, Rollout};
 use super::wave::{Clause, Grant};
 use crate::api::HookPoint;
 use crate::api::at_hook::attempt_of;
@@ -103,12 +103,14 @@ pub fn failure(facts: &FleetFacts) -> Option<String> {
     Some(format!("{} failed{more}: {}", first.name(), first.at.message))
 }
 
-/// A failed hook's sentence, and what a user can do about it. `object`: see [`argument_of`].
+/// A failed hook's sentence, and what a user can do about it. `object`: see [`argument_of`]. `is_rollout`: true if a rollout is
+/// active.
 #[must_use]
-pub fn with_ways_out(failure: &str, object: &str) -> String {
+pub fn with_ways_out(failure: &str, object: &str, is_rollout: bool) -> String {
+    let abort =
+        if is_rollout { format!("; to abort the rollout: windlass abort {object}") } else { String::new() };
     format!(
-        "{failure}; to run the hook again: windlass retry {object}; to continue without it: windlass skip {object}; \
-         to abort the rollout: windlass abort {object}"
+        "{failure}; to run the hook again: windlass retry {object}; to continue without it: windlass skip {object}{abort}"
     )
 }
 
@@ -133,8 +135,9 @@ pub fn rolls_back(facts: &FleetFacts, rollout_target: &RolloutTarget) -> bool {
 /// there are none of these, the first current hook.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts, deployment: &str, namespace: &str) -> Option<String> {
-    let failure = failure(facts)
-        .map(|failure| with_ways_out(&failure, &argument_of(facts.kind.short(), deployment, namespace)));
+    let object = argument_of(facts.kind.short(), deployment, namespace);
+    let is_rollout = facts.rollout.now != Rollout::None;
+    let failure = failure(facts).map(|failure| with_ways_out(&failure, &object, is_rollout));
     let people = people(facts, deployment, namespace);
     if failure.is_none() && people.is_none() {
         return current_hooks(facts).next().map(|hook| format!("{}: {}", hook.name(), hook.at.message));

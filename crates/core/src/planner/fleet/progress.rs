@@ -240,9 +240,12 @@ pub fn missing(
             && creation_revision(facts, ordinal, Some(rollout_target)).is_none();
         let when = match facts.spec.max_initializing {
             Some(most) if !may_start(facts, ordinal) => {
-                format!(
-                    ": Windlass creates it when fewer than {most} nodes are starting (creation.maxInitializing)"
-                )
+                let starting = if most == 1 {
+                    "no other node is starting".to_owned()
+                } else {
+                    format!("fewer than {most} nodes are starting")
+                };
+                format!(": Windlass creates it when {starting} (creation.maxInitializing)")
             }
             _ if waits => ": Windlass creates it at the target when the wave has room".to_owned(),
             _ => String::new(),
