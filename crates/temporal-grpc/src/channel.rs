@@ -85,7 +85,39 @@ async fn shake_hands(uri: &Uri, tls: Handshake) -> io::Result<TlsStream<TcpStrea
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+    use tokio_rustls::rustls::crypto::ring;
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+    use windlass_temporal::port::Missing;
+
     use super::*;
+
+    #[tokio::test]
+    async fn server_without_tls_is_named_as_such() -> io::Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let port = listener.local_addr()?.port();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await?;
+            // HTTP/2 settings, as a server of gRPC sends them first.
+            stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await?;
+            stream.shutdown().await
+        });
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let tls = Handshake { config: Arc::new(config), server_name: None };
+        let uri = Uri::try_from(format!("https://localhost:{port}")).map_err(io::Error::other)?;
+        let Err(error) = shake_hands(&uri, tls).await else { return Err(io::Error::other("it shook hands")) };
+        let status = tonic::Status::from_error(Box::new(error));
+        let error = crate::refusals::of(&status, Missing::Deployment);
+        assert!(error.to_string().contains("does not speak TLS on this port"), "{error}");
+        Ok(())
+    }
 
     #[tokio::test]
     async fn address_has_only_a_host_and_a_port() {

@@ -80,6 +80,14 @@ fn unreachable(status: &Status) -> TemporalError {
         Some(source) => chain(source),
         None => status.message().to_owned(),
     };
+    // What rustls says of bytes that are no TLS record.
+    if message.contains("InvalidContentType") {
+        return TemporalError::Unreachable {
+            message: "the server does not speak TLS on this port: correct connection.address, or remove connection.tls \
+                      (an API key is sent over TLS only)"
+                .to_owned(),
+        };
+    }
     // The name of the alert follows: CertificateRequired, BadCertificate, UnknownCA, …
     let alert = message.rsplit_once("received fatal alert: ").map(|(_, name)| name.to_owned());
     match alert {

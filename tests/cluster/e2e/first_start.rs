@@ -71,6 +71,11 @@ async fn new_nodes_are_seeded_and_announced_once_despite_operator_kills() {
     // More nodes: `plan` tells it before, and only they are touched.
     let planned = windlass(&scene.world, &["plan", "nd/db", "--replicas", "3"]).await.out;
     assert!(planned.contains("starts (ScaledUp)") && planned.contains("wave 1: +db-2"), "{planned}");
+    assert!(
+        planned
+            .contains("with hooks:\n    seed (BeforeCreate), join (AfterCreate), balance (AfterScaleUp)\n"),
+        "{planned}"
+    );
     scene.world.patch_fleet(json!({"spec": {"replicas": 3}})).await;
     let grows = |db: &Value| condition(db, "RolloutInProgress") == "True/ScaledUp";
     scene.world.until_db("it grows", grows).await;

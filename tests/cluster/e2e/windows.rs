@@ -89,7 +89,7 @@ async fn fleets_roll_in_order_and_few_at_a_time() {
     world.until(&world.fleets(), "other", "it serves", is_applied).await;
     let change = |image: &str| json!({"metadata": {"annotations": {"windlass.dev/release": "2"}}, "spec": {"template": {"spec": {"image": image}}}});
     world.patch(&world.fleets(), "cache", change("db:2")).await;
-    let sentence = "waiting for NodeDeployment db to have windlass.dev/release=2, and not none";
+    let sentence = "waiting for NodeDeployment db to have windlass.dev/release=2: it has none";
     world.until(&world.fleets(), "cache", "it waits for db", |cache| told(cache) == sentence).await;
     world.patch(&world.fleets(), "db", change("db:2-nope")).await;
     world.until_db("a node has failed", |db| db["status"]["rollout"]["nodes"]["failed"] == 1).await;

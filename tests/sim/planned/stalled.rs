@@ -117,6 +117,7 @@ fn forecast_names_hooks_before_the_rollout_and_their_waits() {
         let change = json!({"spec": {"template": {"spec": {"image": "db:2"}}}});
         let forecast = world.then(change.clone()).await;
         assert_eq!(forecast.waits, ["the hooks before the rollout: freeze (3600 s), go (an approval)"]);
+        assert_eq!(forecast.hooks, ["freeze (BeforeRollout)", "go (BeforeRollout)", "drain (BeforeNode)"]);
         world.wish(change).await;
         let forecast = world.then(json!({})).await;
         assert_eq!(forecast.waits.len(), 1, "{forecast:#?}");

@@ -4,6 +4,7 @@
 mod change;
 mod cluster;
 mod differences;
+mod hooks;
 mod outcome;
 mod quota;
 mod rollouts;
@@ -240,6 +241,7 @@ impl Examined<'_> {
             && self.scope.specified() != self.scope.written()
             && forecast.is_no_other_target(hash_before);
         self.add_decision(forecast, &facts, plan.as_ref(), &at, &decision).await?;
+        forecast.add_hooks(&self.scope.spec.update_strategy.hooks, &facts, &decision);
         if is_same {
             forecast.report_same_content();
         }

@@ -167,6 +167,9 @@ pub struct Forecast {
     pub limit: String,
     /// The nodes in order.
     pub waves: Vec<MoveWave>,
+    /// The hooks that run, in order, each with its point.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks: Vec<String>,
     /// What the change would wait for now, in sentences.
     pub waits: Vec<String>,
     /// The estimated duration in seconds, from this fleet's nodes; absent without an estimate.
@@ -276,6 +279,7 @@ impl Forecast {
             max_unavailable: 1,
             limit: limit_at_once(None, 1),
             waves: Vec::new(),
+            hooks: Vec::new(),
             waits: Vec::new(),
             about_seconds: None,
             unread: Vec::new(),
@@ -339,6 +343,7 @@ impl Forecast {
     /// Keeps only what follows from the fleet itself: its differences, and whether they make a new target.
     pub(super) fn leave_nodes_out(&mut self) {
         self.waves.clear();
+        self.hooks.clear();
         self.waits.clear();
         self.takes_over = None;
         self.about_seconds = None;

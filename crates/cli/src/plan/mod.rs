@@ -329,6 +329,10 @@ pub fn lines(forecast: &Forecast) -> Vec<Line> {
         section("volumes:", forecast.grows.clone());
         section("traffic:", forecast.takes_over.iter().map(|takes| takes.sentence(&forecast.name)).collect());
         section("in this order:", order(forecast));
+        section(
+            "with hooks:",
+            Some(forecast.hooks.join(", ")).filter(|text| !text.is_empty()).into_iter().collect(),
+        );
         section("currently waits for:", forecast.waits.clone());
     }
     lines.extend(forecast.unread.iter().map(|sentence| Line::from(format!("  {sentence}").dim())));

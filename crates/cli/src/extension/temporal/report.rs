@@ -205,9 +205,12 @@ impl WorkersReport {
         }
     }
 
-    /// `a → b` of an active rollout.
+    /// `a → b` of an active rollout; only `b` once that is the current version.
     #[must_use]
     pub fn builds(&self) -> String {
+        if self.current_build_id == self.target_build_id {
+            return self.target_build_id.clone();
+        }
         let from = if self.current_build_id.is_empty() { "no version" } else { &self.current_build_id };
         format!("{from} → {}", self.target_build_id)
     }
@@ -303,6 +306,8 @@ pub(super) mod tests {
         );
         assert_eq!(report.ramp, Some(Ramp { step: 2, of: 2 }));
         assert_eq!((report.builds().as_str(), report.elapsed_seconds), ("1.1-a → 1.2-b", Some(250)));
+        let promoted = WorkersReport { current_build_id: report.target_build_id.clone(), ..report.clone() };
+        assert_eq!(promoted.builds(), "1.2-b");
         let order: Vec<&str> = report.versions.iter().map(|version| version.build_id.as_str()).collect();
         assert_eq!(order, ["1.2-b", "1.1-a", "1.0-z"]);
     }
