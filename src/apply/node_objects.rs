@@ -540,19 +540,17 @@ pub async fn apply_to_claims(
 /// Removes the annotation by which the node's claims are known to be unused: hooks at `BeforeCreate` are done, and a pod uses
 /// them from now on.
 pub async fn release_first_start(scope: &NodeScope, node: &ObservedNode) -> Result<(), ClusterError> {
-    for name in claim_names(node) {
-        let claim = scope.view.claims.get(&Key::new(&node.meta.namespace, name));
-        let Some(claim) = claim.filter(|claim| claim.meta.annotation(ANNOTATION_FIRST_START).is_some())
-        else {
+    let change = MetadataChange {
+        annotations: [(ANNOTATION_FIRST_START.to_owned(), None)].into(),
+        ..MetadataChange::default()
+    };
+    for claim in scope.claims(node) {
+        if claim.meta.annotation(ANNOTATION_FIRST_START).is_none() {
             continue;
-        };
-        let op =
-            PatchOp::remove(format!("/metadata/annotations/{}", ANNOTATION_FIRST_START.replace('/', "~1")));
-        match scope
-            .cluster
-            .patch(Target::of(Kind::PersistentVolumeClaim, &claim.meta), Part::Main, vec![op])
-            .await
-        {
+        }
+        let (target, ops) =
+            (Target::of(Kind::PersistentVolumeClaim, &claim.meta), metadata_ops(&claim.meta, &change));
+        match scope.cluster.patch(target, Part::Main, ops).await {
             Ok(_) | Err(ClusterError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }

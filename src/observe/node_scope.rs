@@ -229,7 +229,7 @@ impl NodeScope {
     }
 
     /// The node's volume claims that exist.
-    fn claims<'a>(&'a self, node: &'a ObservedNode) -> impl Iterator<Item = Arc<ObservedClaim>> + 'a {
+    pub fn claims<'a>(&'a self, node: &'a ObservedNode) -> impl Iterator<Item = Arc<ObservedClaim>> + 'a {
         let names = claim_names(node).into_iter();
         names.filter_map(|name| self.view.claims.get(&Key::new(&node.meta.namespace, name)))
     }

@@ -1,11 +1,9 @@
 //! `apply-stateful-set`: the node's StatefulSet exists, and its template is the granted one.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::hooks::{JobOwner, UNFINISHED, unfinished_job};
+use super::hooks::{JobOwner, LOOK_AT_JOB, waits_for_job};
 use super::{KEPT_BY_GRANT, SET_OF_EARLIER, UNSEEN, not_written};
 use crate::api::HookPoint;
 use crate::api::TemplateMeta;
@@ -19,9 +17,6 @@ use crate::planner::node::{NodeFacts, StatefulSetFact};
 use crate::render;
 use windlass_kube_port::observed::ObservedNode;
 use windlass_kube_port::{ClusterError, Kind, Part, PatchOp};
-
-/// How often a Job is polled.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// Writes the granted template into the node's StatefulSet, or creates the StatefulSet.
 #[derive(Debug, Default, Deserialize, Serialize)]
@@ -46,9 +41,8 @@ impl Task for ApplyStatefulSet {
         if facts.set == StatefulSetFact::Missing {
             let meta = &node.meta;
             let owner = JobOwner::itself(Kind::StatefulNode, &meta.namespace, &meta.name, &meta.uid);
-            let unfinished = unfinished_job(scope.cluster.as_ref(), &owner, cx.plan, None).await?;
-            if let Some(job) = unfinished {
-                return Ok(Outcome::recheck(format!("{UNFINISHED} {job}"), LOOK));
+            if let Some(sentence) = waits_for_job(scope.cluster.as_ref(), &owner, cx.plan, None).await? {
+                return Ok(Outcome::recheck(sentence, LOOK_AT_JOB));
             }
             return create_stateful_set(scope, &node, &facts).await;
         }

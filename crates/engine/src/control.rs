@@ -119,31 +119,25 @@ pub fn held_by(plan: &Plan) -> Option<&TaskRecord> {
 /// Resets the failed task that holds the plan, so that it runs again in the same plan as a new attempt. Returns false
 /// if no task holds the plan.
 pub fn try_again(plan: &mut Plan) -> bool {
-    let Some(record) = held_task(plan) else { return false };
-    begin_again(record);
-    plan.retry_at = None;
-    true
+    held_by(plan).is_some() && begin_again(plan)
 }
 
 /// Resets the current task if it is past its deadline, so that it runs again in the same plan as a new attempt. Returns
 /// false if the plan is not stalled.
 pub fn restart_stalled(plan: &mut Plan, now: DateTime<Utc>) -> bool {
-    if stalled(plan, now).is_none() {
-        return false;
-    }
-    let Some(record) = plan.current().and_then(|current| plan.tasks.get_mut(current)) else { return false };
-    begin_again(record);
-    plan.retry_at = None;
-    true
+    stalled(plan, now).is_some() && begin_again(plan)
 }
 
-fn begin_again(record: &mut TaskRecord) {
+fn begin_again(plan: &mut Plan) -> bool {
+    let Some(record) = plan.current().and_then(|current| plan.tasks.get_mut(current)) else { return false };
     record.state = TaskState::Pending;
     record.attempt = record.attempt.max(1).saturating_add(1);
     record.attempts = 0;
     record.progress = Value::Null;
     (record.started_at, record.finished_at, record.deadline) = (None, None, None);
     record.message.clear();
+    plan.retry_at = None;
+    true
 }
 
 /// Marks the failed task that holds the plan as Skipped, so that the plan continues; the task's message stays. Returns

@@ -80,7 +80,7 @@ fn unreachable(status: &Status) -> TemporalError {
         Some(source) => chain(source),
         None => status.message().to_owned(),
     };
-    // What rustls says of bytes that are no TLS record.
+    // The error of rustls for a server whose first bytes are not TLS.
     if message.contains("InvalidContentType") {
         return TemporalError::Unreachable {
             message: "the server does not speak TLS on this port: correct connection.address, or remove connection.tls \

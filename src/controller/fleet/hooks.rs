@@ -176,7 +176,7 @@ impl Fleet<'_> {
         let at_gate = task.and_then(|task| self.hook_at_gate(task));
         let hold = paused.or(at_gate);
         let of_new_nodes = task.and_then(point_of).is_some_and(|at| HookPoint::OF_NEW_NODES.contains(&at));
-        let awaits = self.scope.facts().waits_for_nodes().filter(|_| of_new_nodes);
+        let awaits = of_new_nodes.then(|| self.scope.facts().waits_for_nodes()).flatten();
         let awaits = awaits.map(|sentence| Awaited { sentence, is_timed: false });
         let scope = self.cx.hook_scope(self.job_owner(), Some(spec.clone()), &[&fleet.meta], values);
         Some(HookScope { hold, awaits, ..scope })

@@ -13,7 +13,7 @@ use crate::planner::fleet::hooks::tried;
 use crate::planner::hooks::{HookPlacement, hook_of, is_of_list, point_of};
 use crate::planner::node::StatefulSetFact;
 use crate::planner::node::decide::{is_rolling, recipes};
-use crate::tasks::hooks::{About, Awaited, HookScope, JobOwner, UNFINISHED, delete_jobs, unfinished_job};
+use crate::tasks::hooks::{About, Awaited, HookScope, JobOwner, delete_jobs, waits_for_job};
 use crate::tasks::{Replacement, SET_OF_EARLIER};
 use windlass_kube_port::Kind;
 
@@ -157,12 +157,8 @@ impl Node<'_> {
         let (cluster, owner) = (self.cx.cluster.as_ref(), self.job_owner());
         delete_jobs(cluster, &owner, plan, deleted).await.map_err(ReconcileError::Children)?;
         // The Job of the plan that follows may write to the same volume.
-        let unfinished =
-            unfinished_job(cluster, &owner, plan, None).await.map_err(ReconcileError::Children)?;
-        match unfinished {
-            Some(job) => Err(ReconcileError::Plan(format!("{UNFINISHED} {job}"))),
-            None => Ok(()),
-        }
+        let waits = waits_for_job(cluster, &owner, plan, None).await.map_err(ReconcileError::Children)?;
+        waits.map_or(Ok(()), |sentence| Err(ReconcileError::Plan(sentence)))
     }
 
     /// The scope of this plan's hooks; `None` if it has none.
@@ -193,27 +189,22 @@ impl Node<'_> {
         };
         let point = plan.current_task().and_then(point_of);
         let (mut skip, mut hold, mut awaits) = (None, None, None);
-        match point {
-            Some(point @ (HookPoint::BeforeNode | HookPoint::BeforeCreate)) => {
-                let turn = if point == HookPoint::BeforeNode {
-                    self.before_node(plan.current_task())
-                } else {
-                    self.before_create()
-                };
-                match turn {
-                    HookTurn::Run => {}
-                    HookTurn::Skip(why) => skip = Some(why),
-                    HookTurn::Hold(why) => hold = Some(why),
-                    HookTurn::Await(awaited) => awaits = Some(awaited),
-                }
-            }
+        let turn = match point {
+            Some(HookPoint::BeforeNode) => self.before_node(plan.current_task()),
+            Some(HookPoint::BeforeCreate) => self.before_create(),
             Some(HookPoint::BeforeRemove) if self.of_fleet.is_paused() => {
-                hold = Some(WAITS_TO_BE_RESUMED.to_owned());
+                HookTurn::Hold(WAITS_TO_BE_RESUMED.to_owned())
             }
             Some(HookPoint::BeforeRemove) if self.never_ran() && !self.may_leave_without_pod(plan) => {
-                skip = Some("no pod of this node has ever run".to_owned());
+                HookTurn::Skip("no pod of this node has ever run".to_owned())
             }
-            _ => {}
+            _ => HookTurn::Run,
+        };
+        match turn {
+            HookTurn::Run => {}
+            HookTurn::Skip(why) => skip = Some(why),
+            HookTurn::Hold(why) => hold = Some(why),
+            HookTurn::Await(awaited) => awaits = Some(awaited),
         }
         if self.of_fleet.is_unreadable() {
             hold = Some("waiting for a version of Windlass that can read the spec of its fleet".to_owned());

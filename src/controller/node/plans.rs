@@ -118,9 +118,7 @@ impl Node<'_> {
         let mut hooks = self.desired_hooks(&recipe.name, None);
         let owed = before.map(owed_hooks).unwrap_or_default();
         if is_rolling(&recipe.name) {
-            hooks.points.extend(
-                owed.iter().filter(|point| !hooks.points.contains(*point)).copied().collect::<Vec<_>>(),
-            );
+            hooks.points.extend(&owed);
         }
         let mut plan = hooks.in_recipe(recipe).plan(PlanSeed {
             uid: &self.stored.meta.uid,

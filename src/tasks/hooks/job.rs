@@ -24,7 +24,7 @@ use windlass_kube_port::view::UNKNOWN_OUTCOME_TTL;
 use windlass_kube_port::{Cluster, ClusterError, Kind, Selector, Target};
 
 /// How often a Job is polled. Jobs are not watched: Windlass does not request the permission to watch them.
-const LOOK: Duration = Duration::from_secs(2);
+pub const LOOK: Duration = Duration::from_secs(2);
 /// The reason of the event that the Job controller records about a Job that is Complete.
 const COMPLETED: &str = "Completed";
 /// The requeue delay after a conflicting create.
@@ -73,9 +73,9 @@ async fn run(turn: &Turn<'_>) -> Result<Outcome, TaskError> {
         }
         let (plan, record) = (turn.cx.plan, turn.cx.record);
         if point_of(record) == Some(HookPoint::BeforeCreate)
-            && let Some(job) = unfinished_job(cluster.as_ref(), owner, plan, Some(record)).await?
+            && let Some(sentence) = waits_for_job(cluster.as_ref(), owner, plan, Some(record)).await?
         {
-            return Ok(turn.waits(format!("{UNFINISHED} {job}"), LOOK));
+            return Ok(turn.waits(sentence, LOOK));
         }
         return create(turn, attempt, &job.template).await;
     };
@@ -306,12 +306,9 @@ async fn delete_jobs_of_task(
     Ok(())
 }
 
-/// What a node waits for before anything else writes to its volumes. The Job's name follows.
-pub const UNFINISHED: &str = "waiting for the deletion of an earlier Job and its pods:";
-
-/// The name of a Job at `BeforeCreate` of a plan that has not ended, except that of the attempt that a task carries out. It is
+/// Which Job at `BeforeCreate` of a plan has not ended, in a sentence, except that of the attempt that a task carries out. It is
 /// deleted: it may write to the node's volumes, and must not run in parallel to what follows.
-pub async fn unfinished_job(
+pub async fn waits_for_job(
     cluster: &dyn Cluster,
     owner: &JobOwner,
     plan: &Plan,
@@ -332,7 +329,7 @@ pub async fn unfinished_job(
             let meta = Meta::read(&found);
             if is_ours(&meta, owner, &record.id) {
                 unless_refused(&meta, delete(cluster, &meta).await)?;
-                return Ok(Some(name));
+                return Ok(Some(format!("waiting for the deletion of an earlier Job and its pods: {name}")));
             }
         }
     }

@@ -17,7 +17,7 @@ mod tests;
 pub use approval::AwaitApproval;
 pub use deleted_jobs::DeletedJobs;
 pub use http::CallHttp;
-pub use job::{RunJob, UNFINISHED, Unfit, check_all, delete_jobs, unfinished_job};
+pub use job::{LOOK as LOOK_AT_JOB, RunJob, Unfit, check_all, delete_jobs, waits_for_job};
 pub use manifest::{JobOwner, job_name};
 pub use query::CheckQuery;
 pub use wait::Wait;

@@ -12,7 +12,7 @@ use crate::hooks::Values;
 /// The requeue delay of a task that was reached in the middle of a reconcile.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// How often it is looked at what a hook waits for. Most of it causes an event.
+/// How often a hook checks what it waits for. Most of it also causes an event.
 const AWAITED: Duration = Duration::from_secs(5);
 
 /// What the run of a hook's task returns.

@@ -5,22 +5,6 @@ use windlass_core::api::{Hook, HookPoint};
 use windlass_core::planner::fleet::hooks::{HookContext, NewNodes};
 use windlass_core::planner::fleet::{Cause, FleetDecision, FleetFacts, RolloutTarget};
 
-/// The points in the order of a rollout.
-const IN_ORDER: [HookPoint; 12] = [
-    HookPoint::BeforeRollout,
-    HookPoint::BeforeCreate,
-    HookPoint::AfterCreate,
-    HookPoint::BeforeNode,
-    HookPoint::AfterNode,
-    HookPoint::AfterStep,
-    HookPoint::BeforePromotion,
-    HookPoint::AfterPromotion,
-    HookPoint::BeforeRemove,
-    HookPoint::AfterFirstCreation,
-    HookPoint::AfterScaleUp,
-    HookPoint::AfterRollout,
-];
-
 impl Forecast {
     /// Adds the hooks of the rollout that starts, and of the nodes that are created, updated or removed.
     pub(super) fn add_hooks(&mut self, hooks: &[Hook], facts: &FleetFacts, decision: &FleetDecision) {
@@ -36,7 +20,7 @@ impl Forecast {
             points.push(HookPoint::BeforeRemove);
         }
         let at = |point: HookPoint| hooks.iter().filter(move |hook| hook.at == point);
-        let due = IN_ORDER.into_iter().filter(|point| points.contains(point)).flat_map(at);
+        let due = HookPoint::ALL.into_iter().filter(|point| points.contains(point)).flat_map(at);
         self.hooks = due.map(|hook| format!("{} ({})", hook.name, hook.at.as_str())).collect();
     }
 }

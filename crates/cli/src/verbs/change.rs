@@ -315,9 +315,11 @@ pub fn skip(kind: Kind, object: &Value, named: Option<&str>) -> Result<Change, S
             .find(|task| task["id"] == id)
             .ok_or_else(|| format!("its plan does not have task {id}; see status.plan.tasks"))?,
         None if plan["state"] != "Active" => {
-            return Err("no plan is active: there is nothing to skip. For a hook of a node that runs, name the node: \
-                        windlass skip sn/NODE"
-                .to_owned());
+            return Err(
+                "no plan is active: there is nothing to skip. To skip a running hook of a node, name \
+                        the node: windlass skip sn/NODE"
+                    .to_owned(),
+            );
         }
         None => {
             let task = tasks.iter().find(|task| !is_over(task) || is_held(task));

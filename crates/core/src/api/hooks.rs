@@ -86,20 +86,20 @@ pub enum HookPoint {
 }
 
 impl HookPoint {
-    /// All points.
+    /// All points, in the order of a rollout.
     pub const ALL: [Self; 12] = [
         Self::BeforeRollout,
+        Self::BeforeCreate,
+        Self::AfterCreate,
         Self::BeforeNode,
         Self::AfterNode,
         Self::AfterStep,
         Self::BeforePromotion,
         Self::AfterPromotion,
-        Self::AfterRollout,
         Self::BeforeRemove,
-        Self::BeforeCreate,
-        Self::AfterCreate,
         Self::AfterFirstCreation,
         Self::AfterScaleUp,
+        Self::AfterRollout,
     ];
 
     /// The points of a fleet that follow the creation of nodes.
@@ -112,12 +112,6 @@ impl HookPoint {
             self,
             Self::BeforeNode | Self::AfterNode | Self::BeforeRemove | Self::BeforeCreate | Self::AfterCreate
         )
-    }
-
-    /// True if the hooks at this point run at the start of a new node or of new nodes. There is nothing to roll back to.
-    #[must_use]
-    pub fn is_of_creation(self) -> bool {
-        matches!(self, Self::BeforeCreate | Self::AfterCreate | Self::AfterFirstCreation | Self::AfterScaleUp)
     }
 
     /// The value in the API.

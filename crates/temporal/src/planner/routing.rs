@@ -151,14 +151,11 @@ pub fn set_current(facts: &Facts, set_at: Option<DateTime<Utc>>, now: DateTime<U
     let target = &facts.target.build;
     let is_current = described.routing.current.as_ref() == Some(target);
     if is_current && described.routing.ramp.is_none() {
-        let is_settled = is_settled(described, set_at.map(|at| at.min(now)), now);
-        // Without pollers, nobody receives the tasks of a routing that is not reported.
-        let unserved = not_served(facts).filter(|_| !described.is_settled);
-        return match unserved {
-            _ if !is_settled => Next::wait(Reason::Promoting, unsettled()),
-            Some(wait) => wait,
-            None => Next::Done,
-        };
+        if !is_settled(described, set_at.map(|at| at.min(now)), now) {
+            return Next::wait(Reason::Promoting, unsettled());
+        }
+        // If Temporal has not reported the routing, pollers have to show that it is in use.
+        return not_served(facts).filter(|_| !described.is_settled).unwrap_or(Next::Done);
     }
     if is_current {
         return Next::Write(RoutingWrite::ClearRamp);

@@ -20,7 +20,7 @@ pub fn creation_revision<'a>(
         Some(RolloutTarget::Revision(target)) => target,
         Some(RolloutTarget::Own) | None => facts.steady_revision(),
     };
-    // A new fleet has nothing that a wrong spec could harm, and nothing to keep up.
+    // A new fleet has no node to keep: none is created from a spec that is refused.
     let is_refused = matches!(
         facts.findings.blocker,
         Some(Blocker::Spec(_) | Blocker::TemplateRefused(_) | Blocker::Unanswered(_))

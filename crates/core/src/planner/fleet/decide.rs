@@ -81,7 +81,7 @@ fn decide_with_active_plan(
             _ => FleetDecision::Keep,
         };
     }
-    // It touches no node that serves. What does is a rollout that waits for windows and for others.
+    // Such a rollout waits for no window and no other fleet. If a node that serves has to be updated, another one begins.
     if facts.rollout.now.cause().is_some_and(Cause::only_creates)
         && let FleetDecision::Start(start) = change(facts)
     {

@@ -2,7 +2,7 @@
 
 use strum::{AsRefStr, Display, EnumString, IntoStaticStr};
 
-use crate::api::{Reason, RolloutHash, Stage};
+use crate::api::{Reason, Rollout, RolloutHash, Stage};
 
 /// Which revision a plan moves nodes to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -101,6 +101,11 @@ impl Cause {
     pub fn only_creates(self) -> bool {
         matches!(self, Self::FirstCreation | Self::ScaledUp)
     }
+}
+
+/// True if a stored rollout takes down no node.
+pub(super) fn only_creates(rollout: &Rollout) -> bool {
+    rollout.cause.parse().is_ok_and(Cause::only_creates)
 }
 
 impl From<Cause> for Reason {

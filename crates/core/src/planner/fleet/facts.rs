@@ -312,14 +312,12 @@ impl FleetFacts {
     /// Which nodes are not ready, in a sentence; `None` if all are, and the hooks of their first start are done.
     #[must_use]
     pub fn waits_for_nodes(&self) -> Option<String> {
-        let missing = self.missing().len();
         let is_ready = |c: &&ChildFacts| c.pod.available && !c.terminating && !c.is_at_first_start();
         let unready: Vec<&str> = self.wanted().filter(|c| !is_ready(c)).map(|c| c.name.as_str()).collect();
-        match (unready.is_empty(), missing) {
-            (true, 0) => None,
-            (true, missing) => Some(format!("waiting for {missing} more nodes to be created")),
-            (false, _) => Some(format!("waiting for {} to be ready", some_of(&unready))),
+        if !unready.is_empty() {
+            return Some(format!("waiting for {} to be ready", some_of(&unready)));
         }
+        (!self.missing().is_empty()).then(|| "waiting for new nodes to be created".to_owned())
     }
 
     /// True if a user requests that this plan is aborted.

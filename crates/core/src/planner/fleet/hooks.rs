@@ -237,7 +237,8 @@ impl HookContext {
             return points;
         }
         let is_behind = |at: HookPoint| matches!(at, HookPoint::BeforeRollout | HookPoint::BeforePromotion);
-        let of_fleet = HookPoint::ALL.into_iter().filter(|at| !at.is_of_node() && !at.is_of_creation());
+        let is_of_rollout = |at: &HookPoint| !at.is_of_node() && !HookPoint::OF_NEW_NODES.contains(at);
+        let of_fleet = HookPoint::ALL.into_iter().filter(is_of_rollout);
         points.extend(of_fleet.filter(|at| !(self.is_past_return && is_behind(*at))));
         points
     }

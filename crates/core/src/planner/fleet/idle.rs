@@ -13,8 +13,8 @@ pub(super) fn is_retried(facts: &FleetFacts) -> bool {
         && facts.findings.blocker.is_none()
 }
 
-/// The decision if no rollout is active. One that does more than create nodes creates them as well. `last`: the plan that
-/// ended last.
+/// The decision if no rollout is active. A rollout of the existing nodes also creates those that are missing. `last`: the plan
+/// that ended last.
 pub(super) fn decide_without_plan(facts: &FleetFacts, last: Option<&Plan>) -> FleetDecision {
     match change(facts) {
         FleetDecision::Keep => creation(facts, last).map_or(FleetDecision::Keep, FleetDecision::Start),
@@ -86,7 +86,7 @@ fn creation(facts: &FleetFacts, last: Option<&Plan>) -> Option<Start> {
         return start(of_goal(), facts.goal(), Cause::FirstCreation)
             .filter(|_| is_due && facts.is_known(facts.goal()));
     };
-    // Nodes that a repair which was aborted would have created follow without hooks.
+    // After the abort of a repair, new nodes are created without these hooks: a rollout would repair the others, too.
     let is_aborted = record.rejected.as_ref().is_some_and(|rejected| rejected.hash == completed.as_str());
     let is_due = facts.adds_nodes() && !is_aborted && hooks.contains(&HookPoint::AfterScaleUp);
     let (rollout_target, target) = if record.scaled_to_zero && record.rejected.is_none() {

@@ -1,6 +1,6 @@
 //! Updates everything in a fleet's status that is observed, not decided. Pure.
 
-use super::decision::{Cause, RolloutTarget, Strategy};
+use super::decision::{RolloutTarget, Strategy, only_creates};
 use super::facts::FleetFacts;
 use super::failed::why_held;
 use super::sets::{self, SetRollout, stage};
@@ -185,10 +185,6 @@ fn refresh_rollout(
 fn blocking_node(rollout: &Rollout) -> Option<&crate::api::Unconverged> {
     let worst = rollout.unconverged.first().filter(|_| rollout.stage != Stage::Retiring)?;
     (rollout.nodes.failed > 0 || worst.reason == Reason::InvalidSpec.as_ref()).then_some(worst)
-}
-
-fn only_creates(rollout: &Rollout) -> bool {
-    rollout.cause.parse().is_ok_and(Cause::only_creates)
 }
 
 fn phase(status: &NodeDeploymentStatus, facts: &FleetFacts) -> FleetPhase {

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::decision::{Cause, RolloutTarget, Start};
+use super::decision::{Cause, RolloutTarget, Start, only_creates};
 use super::facts::FleetFacts;
 use super::gate::WaitingFor;
 use super::sets::{SetRollout, stage};
@@ -122,7 +122,6 @@ pub fn begin(
 /// What a new rollout waits for until its gate was looked at. One that takes the place of another keeps its turn, so that a fleet
 /// is not left half updated; but the fleets that come first may have a new release, too. The way back waits for none.
 fn waiting_for(facts: &FleetFacts, start: &Start, before: Option<&Rollout>) -> Option<WaitingFor> {
-    let only_creates = |before: &Rollout| before.cause.parse().is_ok_and(Cause::only_creates);
     let before = before.filter(|before| before.stage != Stage::Retiring && !only_creates(before));
     if start.cause.only_creates() {
         return None;

@@ -159,7 +159,7 @@ fn hooks_after_a_creation_wait_for_the_first_start_of_all_nodes() {
     };
     let table: Vec<(FleetFacts, Option<&str>)> = vec![
         (fleet(2), None),
-        (fleet(2).without(1), Some("waiting for 1 more nodes to be created")),
+        (fleet(2).without(1), Some("waiting for new nodes to be created")),
         (fleet(2).but(1, ChildFacts::down), Some("waiting for db-1 to be ready")),
         (fleet(2).but(1, at(HookPoint::AfterCreate)), Some("waiting for db-1 to be ready")),
         (fleet(2).but(1, at(HookPoint::AfterNode)), None),
