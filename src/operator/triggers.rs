@@ -256,6 +256,7 @@ impl Triggers {
             | Kind::StatefulSetRollout
             | Kind::WorkerDeployment
             | Kind::Deployment
+            | Kind::Dynamic(_)
             | Kind::Job => {}
         }
     }

@@ -43,6 +43,21 @@ pub enum Kind {
     PriorityClass,
     /// `events.k8s.io` Event.
     Event,
+    /// A kind that is known only at run time. Watched if a WorkerDeployment has such objects.
+    Dynamic(&'static DynamicKind),
+}
+
+/// A kind that is known only at run time, as the API server describes it.
+#[derive(Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct DynamicKind {
+    /// The group, for example `autoscaling`.
+    pub group: String,
+    /// The version, for example `v2`.
+    pub version: String,
+    /// The name in manifests, for example `HorizontalPodAutoscaler`.
+    pub kind: String,
+    /// The name in paths, for example `horizontalpodautoscalers`.
+    pub plural: String,
 }
 
 impl Kind {
@@ -68,6 +83,7 @@ impl Kind {
             Self::ServiceAccount => "ServiceAccount",
             Self::PriorityClass => "PriorityClass",
             Self::Event => "Event",
+            Self::Dynamic(kind) => &kind.kind,
         }
     }
 
@@ -95,6 +111,7 @@ impl Kind {
             | Self::ServiceAccount => ("", "v1"),
             Self::PriorityClass => ("scheduling.k8s.io", "v1"),
             Self::Event => ("events.k8s.io", "v1"),
+            Self::Dynamic(kind) => (&kind.group, &kind.version),
         }
     }
 
@@ -109,12 +126,15 @@ impl Kind {
     pub fn resource(self) -> ApiResource {
         let (group, version) = self.group_version();
         let kind = self.name().to_owned();
-        let plural = if kind.ends_with('s') { "es" } else { "s" };
+        let plural = match self {
+            Self::Dynamic(kind) => kind.plural.clone(),
+            _ => kind.to_lowercase() + if kind.ends_with('s') { "es" } else { "s" },
+        };
         ApiResource {
             group: group.to_owned(),
             version: version.to_owned(),
             api_version: self.api_version(),
-            plural: kind.to_lowercase() + plural,
+            plural,
             kind,
         }
     }

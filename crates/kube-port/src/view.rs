@@ -1,6 +1,6 @@
 //! The watch caches of all kinds. They include our own writes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,8 @@ use crate::{
     freshness::Freshness,
     observed::{
         Meta, ObservedBudget, ObservedClaim, ObservedFleet, ObservedMachine, ObservedNode, ObservedObject,
-        ObservedPod, ObservedRevision, ObservedRollout, ObservedService, ObservedStatefulSet,
+        ObservedPod, ObservedResource, ObservedRevision, ObservedRollout, ObservedService,
+        ObservedStatefulSet,
     },
     raw::{RawObject, Sent},
     refusal_store::Refusals,
@@ -56,6 +57,8 @@ pub struct View {
     pub deployments: Cache<ObservedObject>,
     /// Revisions of `WorkerDeployments`.
     pub worker_revisions: Cache<ObservedObject>,
+    /// Objects of the versions of `WorkerDeployments`, by kind.
+    resources: Mutex<BTreeMap<Kind, Arc<Cache<ObservedResource>>>>,
     /// How fresh the caches are.
     pub freshness: Freshness,
     /// Why StatefulSets have no pod.
@@ -161,6 +164,13 @@ impl View {
         self.workers.is_ready() && self.deployments.is_ready() && self.worker_revisions.is_ready()
     }
 
+    /// The cache of a kind that is known only at run time.
+    #[must_use]
+    pub fn resources(&self, kind: Kind) -> Arc<Cache<ObservedResource>> {
+        let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+        resources.entry(kind).or_default().clone()
+    }
+
     /// An empty view of StatefulSetRollouts, of StatefulSets that Windlass did not create, and of their pods.
     #[must_use]
     pub fn of_rollouts() -> Self {
@@ -221,6 +231,7 @@ impl View {
             Kind::ControllerRevision => self.revisions.take_in(object, &meta),
             Kind::WorkerDeployment => self.workers.take_in(object, &meta),
             Kind::Deployment => self.deployments.take_in(object, &meta),
+            Kind::Dynamic(_) => self.resources(kind).take_in(object, &meta),
             Kind::Event
             | Kind::Secret
             | Kind::ConfigMap
@@ -312,6 +323,7 @@ impl View {
             }
             Kind::WorkerDeployment => self.workers.deleted(key, uid),
             Kind::Deployment => self.deployments.deleted(key, uid),
+            Kind::Dynamic(_) => self.resources(kind).deleted(key, uid),
             Kind::Event
             | Kind::Secret
             | Kind::ConfigMap

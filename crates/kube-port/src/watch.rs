@@ -75,7 +75,19 @@ pub fn watch<T: Observed>(
     cache: fn(&View) -> &Cache<T>,
 ) -> BoxStream<'static, Meta> {
     let config = selector.map_or_else(|| config(kind), |selector| config(kind).labels(selector));
-    watch_with(api, config, kind, view, cache)
+    watch_with(api, config, kind, view, move |view, event| take(view, cache(view), event))
+}
+
+/// Like [`watch`], for a kind that is known only at run time. No decision about other kinds waits for this one: its
+/// definition may be missing.
+pub fn watch_resources(
+    api: Api<RawObject>,
+    selector: &str,
+    kind: Kind,
+    view: Arc<View>,
+) -> BoxStream<'static, Meta> {
+    let config = config(kind).labels(selector);
+    watch_untracked(api, config, kind, view, move |view, event| take(view, &view.resources(kind), event))
 }
 
 /// Like [`watch`], with a field selector instead of a label selector.
@@ -87,24 +99,34 @@ pub fn watch_named<T: Observed>(
     cache: fn(&View) -> &Cache<T>,
 ) -> BoxStream<'static, Meta> {
     let config = fields.map_or_else(|| config(kind), |fields| config(kind).fields(fields));
-    watch_with(api, config, kind, view, cache)
+    watch_with(api, config, kind, view, move |view, event| take(view, cache(view), event))
 }
 
 fn config(kind: Kind) -> watcher::Config {
     watcher::Config::default().timeout(renewed_after(kind)).page_size(PAGE)
 }
 
-fn watch_with<T: Observed>(
+fn watch_with(
     api: Api<RawObject>,
     config: watcher::Config,
     kind: Kind,
     view: Arc<View>,
-    cache: fn(&View) -> &Cache<T>,
+    taking: impl Fn(&View, Event<RawObject>) -> Vec<Meta> + Send + 'static,
 ) -> BoxStream<'static, Meta> {
     view.freshness.listen(kind);
+    watch_untracked(api, config, kind, view, taking)
+}
+
+fn watch_untracked(
+    api: Api<RawObject>,
+    config: watcher::Config,
+    kind: Kind,
+    view: Arc<View>,
+    taking: impl Fn(&View, Event<RawObject>) -> Vec<Meta> + Send + 'static,
+) -> BoxStream<'static, Meta> {
     let followed = view.clone();
     let events = watcher::watcher(api, config).inspect(move |event| follow(&followed, kind, event));
-    paced(events.boxed(), kind).flat_map(move |event| stream::iter(take(&view, cache(&view), event))).boxed()
+    paced(events.boxed(), kind).flat_map(move |event| stream::iter(taking(&view, event))).boxed()
 }
 
 /// Records whether the watch can continue. After some errors everything is listed again; until that is complete,
@@ -199,7 +221,7 @@ fn named_only(key: Key) -> Meta {
 /// without events does not show whether its other side is alive; kube-rs gives up a watch that is silent for 5 s longer
 /// than this. The timeout is spread by kind, so that not all watches restart at once.
 pub(crate) fn renewed_after(kind: Kind) -> u32 {
-    18 + kind as u32 % 5
+    18 + kind.name().len() as u32 % 5
 }
 
 /// The maximum backoff if the API server does not respond, or responds with an error of its own: an outage ends by

@@ -14,30 +14,32 @@ use crate::planner::build::{deployment_names, revision_name};
 use crate::port::BuildId;
 use crate::render::{self, ANNOTATIONS, REPLICAS, Version};
 
-/// The generation at which each Deployment, by UID, last matched its rendering. Without it, each reconcile would
-/// overwrite the defaults that the API server adds to a template.
+/// A mark of each object, by UID, that the API server stored for what Windlass wrote. Without it, each reconcile would
+/// overwrite the defaults that the API server adds.
 #[derive(Debug, Default)]
 pub struct Compared(Mutex<BTreeMap<String, i64>>);
 
 impl Compared {
-    fn is(&self, live: &Meta) -> bool {
-        self.generations().get(&live.uid) == Some(&live.generation)
+    /// True if the object has not changed since Windlass wrote it.
+    pub(crate) fn is(&self, live: &Meta, mark: i64) -> bool {
+        self.marks().get(&live.uid) == Some(&mark)
     }
 
-    fn note(&self, live: &Meta) {
-        let mut generations = self.generations();
-        if generations.len() > MAX_COMPARED {
-            generations.clear();
+    /// Records that the object is as Windlass wrote it.
+    pub(crate) fn note(&self, live: &Meta, mark: i64) {
+        let mut marks = self.marks();
+        if marks.len() > MAX_COMPARED {
+            marks.clear();
         }
-        generations.insert(live.uid.clone(), live.generation);
+        marks.insert(live.uid.clone(), mark);
     }
 
-    fn generations(&self) -> MutexGuard<'_, BTreeMap<String, i64>> {
+    fn marks(&self) -> MutexGuard<'_, BTreeMap<String, i64>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The number of Deployments at which the generations are cleared.
+/// The number of objects at which the marks are cleared.
 const MAX_COMPARED: usize = 10_000;
 
 /// The Deployments and revisions of a WorkerDeployment.
@@ -180,7 +182,11 @@ impl Children {
         // While the state in Temporal is unknown, the new connection may be wrong: with a misspelled address, or that of
         // another server, the workers of every version would stop polling.
         let is_found = facts.described().is_some();
-        let mut ops = if is_found { rendered.differences(live, self.compared.is(meta)) } else { Vec::new() };
+        let mut ops = if is_found {
+            rendered.differences(live, self.compared.is(meta, meta.generation))
+        } else {
+            Vec::new()
+        };
         let replicas = facts.spec.replicas;
         if meta.annotation(ANNOTATION_SUNSET).is_some() {
             let mut with = live.clone();
@@ -196,14 +202,15 @@ impl Children {
         }
         if ops.is_empty() {
             if is_found {
-                self.compared.note(meta);
+                self.compared.note(meta, meta.generation);
             }
             return Ok(false);
         }
         let target = Target::of(Kind::Deployment, meta);
         let written = self.cluster.patch(target, Part::Main, ops).await?;
         if is_found {
-            self.compared.note(&Meta::read(&written));
+            let written = Meta::read(&written);
+            self.compared.note(&written, written.generation);
         }
         Ok(true)
     }

@@ -15,6 +15,7 @@ use crate::hooks::Hooks;
 use crate::metrics::Metrics;
 use crate::observe::Read;
 use crate::port::{BuildId, Connections, Pace};
+use crate::resources::Resources;
 use crate::workers::Workers;
 
 /// The least time between two requests to delete the same record: each makes Temporal re-check the drainage.
@@ -51,8 +52,10 @@ pub struct Context {
     pub metrics: Metrics,
     /// The rate limits of Temporal.
     pub pace: Arc<Pace>,
-    /// The generations at which Deployments matched their rendering.
+    /// The marks of objects that matched their rendering.
     pub compared: Arc<Compared>,
+    /// The kinds of `spec.perVersion`.
+    pub resources: Resources,
     /// Runs hooks; `None`: Windlass rejects objects with hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
@@ -77,6 +80,7 @@ impl Context {
         events: EventRecorder,
         workers: &Workers,
         pace: Arc<Pace>,
+        resources: Resources,
     ) -> Self {
         Self {
             cluster,
@@ -88,6 +92,7 @@ impl Context {
             metrics: workers.metrics.clone(),
             pace,
             compared: Arc::default(),
+            resources,
             hooks: workers.hooks.clone(),
             due: Mutex::default(),
             deletes: Mutex::default(),

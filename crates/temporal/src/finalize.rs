@@ -116,8 +116,13 @@ async fn delete_versions(
     records: &[BuildId],
 ) -> Option<String> {
     let mut refused = None;
+    let kinds = reconcile.kinds_in_use().await;
     for build in workers {
-        match reconcile.children.delete(build).await {
+        let deleted = match reconcile.delete_resources(&kinds, build).await {
+            Ok(()) => reconcile.children.delete(build).await,
+            refused => refused,
+        };
+        match deleted {
             Ok(()) if reconcile.facts.delete_now => reconcile.delete_record(build, true).await,
             Ok(()) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {}
             Err(error) => {
@@ -177,9 +182,18 @@ async fn forget_deployment(reconcile: &Reconcile<'_>) {
 }
 
 async fn finish(reconcile: &Reconcile<'_>) -> Result<Duration, ClusterError> {
-    if reconcile.facts.spec.deletion_policy == DeletionPolicy::Delete {
-        reconcile.children.forget_revisions().await?;
-        forget_deployment(reconcile).await;
+    match reconcile.facts.spec.deletion_policy {
+        DeletionPolicy::Delete => {
+            reconcile.children.forget_revisions().await?;
+            forget_deployment(reconcile).await;
+        }
+        DeletionPolicy::Retain => {
+            let kinds = reconcile.kinds_in_use().await;
+            if !reconcile.retain_resources(&kinds).await? && !reconcile.facts.delete_now {
+                let message = "waiting for the objects of spec.perVersion to be listed without an owner";
+                return report(reconcile, Reason::Terminating, message, SOON).await;
+            }
+        }
     }
     remove_finalizer(reconcile.cx, &reconcile.read).await
 }

@@ -226,7 +226,7 @@ fn form(template: &Value) -> Value {
 }
 
 /// True if `live` contains all of `wanted`; the API server adds defaults.
-fn covers(live: &Value, wanted: &Value) -> bool {
+pub(crate) fn covers(live: &Value, wanted: &Value) -> bool {
     match (live, wanted) {
         (Value::Object(live), Value::Object(wanted)) => {
             wanted.iter().all(|(key, value)| live.get(key).is_some_and(|live| covers(live, value)))

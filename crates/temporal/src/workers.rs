@@ -22,8 +22,10 @@ use crate::api::names::LABEL_WORKERS;
 use crate::context::Context;
 use crate::hooks::Hooks;
 use crate::metrics::Metrics;
+use crate::per_version::GroupKind;
 use crate::port::{Connections, Pace};
 use crate::reconcile;
+use crate::resources::Resources;
 
 /// The most concurrent reconciles.
 const CONCURRENCY: u16 = 16;
@@ -43,6 +45,7 @@ pub struct Workers {
     pub(crate) metrics: Metrics,
     pub(crate) hooks: Option<Arc<dyn Hooks>>,
     instance: String,
+    resources: Vec<GroupKind>,
 }
 
 impl Workers {
@@ -57,6 +60,7 @@ impl Workers {
             metrics: Metrics::default(),
             hooks: None,
             instance: "windlass".to_owned(),
+            resources: GroupKind::defaults(),
         }
     }
 
@@ -95,6 +99,13 @@ impl Workers {
         self
     }
 
+    /// Sets the kinds that `spec.perVersion` may have.
+    #[must_use]
+    pub fn resources(mut self, kinds: impl IntoIterator<Item = GroupKind>) -> Self {
+        self.resources = kinds.into_iter().collect();
+        self
+    }
+
     /// Runs until `shutdown` resolves, then finishes the reconciles in progress.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
         let (shutdown, pace) = (shutdown.shared(), Arc::default());
@@ -111,8 +122,15 @@ impl Workers {
             EventRecorder::new(cluster.clone(), view.clone(), self.clock.clone(), &self.instance);
         let mut event_sender = JoinSet::new();
         event_sender.spawn(send);
-        let context = Arc::new(Context::new(cluster, view.clone(), events, self, pace.clone()));
         let (requests, queued) = unbounded_channel();
+        let resources = Resources::new(
+            self.client.clone(),
+            scope.clone(),
+            view.clone(),
+            requests.clone(),
+            self.resources.clone(),
+        );
+        let context = Arc::new(Context::new(cluster, view.clone(), events, self, pace.clone(), resources));
         let _watches = self.start_watches(scope, &view, requests);
         let reconcile = {
             let context = context.clone();
@@ -178,7 +196,7 @@ impl Workers {
 }
 
 /// Requests a reconcile of a WorkerDeployment when it or one of its children changes.
-fn on_change(requests: &UnboundedSender<Request>, kind: Kind, changed: &Meta) {
+pub(crate) fn on_change(requests: &UnboundedSender<Request>, kind: Kind, changed: &Meta) {
     let owner = if kind == Kind::WorkerDeployment {
         Some(changed.name.as_str())
     } else {

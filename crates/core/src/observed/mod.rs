@@ -339,6 +339,36 @@ macro_rules! content_equals {
     };
 }
 
+/// An object of a kind that is known only at run time: without its status, whose changes affect no decision.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ObservedResource {
+    /// Its metadata.
+    pub meta: Meta,
+    /// The object, without managed fields and status.
+    pub object: Value,
+}
+
+impl Observed for ObservedResource {
+    content_equals!();
+    fn of(object: &impl Sent, meta: Meta) -> Self {
+        let ObservedObject { meta, mut object } = ObservedObject::of(object, meta);
+        if let Some(fields) = object.as_object_mut() {
+            fields.remove("status");
+        }
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            // It changes with the status.
+            metadata.remove("resourceVersion");
+        }
+        Self { meta, object }
+    }
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+    fn groups(&self) -> Vec<&str> {
+        self.meta.label(LABEL_WORKERS).into_iter().collect()
+    }
+}
+
 macro_rules! observed {
     ($($type:ty, $groups:path, $read:expr),* $(,)?) => {$(
         impl Observed for $type {

@@ -10,7 +10,7 @@ pub const LABEL_BUILD_ID: &str = "windlass.dev/build-id";
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/template-hash";
 /// Annotation on a version's Deployment: the ControllerRevision with that template.
 pub const ANNOTATION_REVISION: &str = "windlass.dev/revision";
-/// Annotation on a version's Deployment: the hash of the template and strategy last written, to detect that a new
+/// Annotation on a version's Deployment and its other objects: the hash of what was last written, to detect that a new
 /// rendering differs.
 pub const ANNOTATION_RENDERED: &str = "windlass.dev/rendered";
 /// Annotation on a version's Deployment: Windlass scaled it to zero because no workflow runs on it.

@@ -117,6 +117,26 @@ pub struct VersionRecord {
     /// The number of the version's pollers that Temporal had seen in the last minutes, when last counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pollers: Option<i32>,
+    /// resources lists the version's objects of `spec.perVersion`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<VersionResource>,
+}
+
+/// An object of a version.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VersionResource {
+    /// The group and version of the object.
+    pub api_version: String,
+    /// The kind of the object.
+    pub kind: String,
+    /// The name of the object.
+    pub name: String,
+    /// True if the object matches `spec.perVersion`.
+    pub applied: bool,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
 }
 
 /// The state of a version.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use windlass_core::api::Hook;
@@ -85,6 +85,14 @@ pub struct WorkerDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "int_or_string")]
     pub max_unavailable: Option<IntOrString>,
+    /// perVersion lists manifests of objects that each version with workers has, such as a HorizontalPodAutoscaler; at
+    /// most 10. Windlass substitutes `{{deployment}}` (the version's Deployment), `{{buildID}}`, `{{deploymentName}}` (the
+    /// deployment in Temporal) and `{{temporalNamespace}}`, and fills in `scaleTargetRef: {}` and an empty
+    /// `spec.selector.matchLabels`. An object has the name of its Deployment, with `-` and `metadata.name` if that is set. A
+    /// change takes effect at once and starts no rollout. The operator manages the kinds of its flag `--worker-resource`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "manifests")]
+    pub per_version: Vec<Value>,
     /// rollout determines how a new version takes over.
     #[serde(default)]
     pub rollout: RolloutSpec,
@@ -169,6 +177,23 @@ impl WorkerDeploymentSpec {
 /// Reads an empty string as absent.
 fn non_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty()))
+}
+
+fn manifests(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array",
+        "maxItems": 10,
+        "items": {
+            "type": "object",
+            "description": "The manifest of an object.",
+            "x-kubernetes-preserve-unknown-fields": true,
+            "required": ["apiVersion", "kind"],
+            "properties": {
+                "apiVersion": {"type": "string", "description": "The group and version, for example `autoscaling/v2`."},
+                "kind": {"type": "string", "description": "The kind, for example `HorizontalPodAutoscaler`."}
+            }
+        }
+    })
 }
 
 fn ten() -> u32 {

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::build::Target;
-use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{
+    Reason, VersionRecord, VersionResource, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
+};
 use crate::port::{
     BuildId, DeploymentName, DescribedDeployment, DrainageStatus, Identity, RampTarget, Routing,
     RunningWorkflows, TemporalError, VersionStatus, VersionSummary,
@@ -81,6 +83,8 @@ pub struct Version {
     pub pollers: Option<u32>,
     /// The pollers without a version on its task queues, if this reconcile counted them.
     pub unversioned: Option<u32>,
+    /// Its objects of `spec.perVersion`, if this reconcile applied them.
+    pub resources: Option<Vec<VersionResource>>,
     /// True if a lookup by name reported that this version does not exist.
     pub is_forgotten: bool,
     /// True if it has workers, and the status does not record whether Temporal knew their version.
@@ -143,6 +147,7 @@ impl Version {
             uncounted: None,
             pollers: None,
             unversioned: None,
+            resources: None,
             is_forgotten: false,
             is_unrecorded: false,
         }
@@ -233,6 +238,17 @@ impl Facts {
     #[must_use]
     pub fn target_version(&self) -> Option<&Version> {
         self.versions.get(&self.target.build)
+    }
+
+    /// True if an autoscaler has scaled a version to zero that Temporal knows: it will scale the version up when tasks
+    /// arrive.
+    #[must_use]
+    pub fn is_scaled_to_zero(&self, version: &Version) -> bool {
+        let is_at_zero =
+            |workers: &Workers| workers.replicas == 0 && !workers.is_sunset && !workers.is_terminating;
+        self.spec.replicas.is_none()
+            && version.listed.is_some()
+            && version.workers.as_ref().is_some_and(is_at_zero)
     }
 
     /// The number of versions that have workers or a record in Temporal.

@@ -204,6 +204,9 @@ fn begin(facts: &Facts) -> Result<&DescribedDeployment, Next> {
 fn not_served(facts: &Facts) -> Option<Next> {
     let target = &facts.target.build;
     let version = facts.target_version();
+    if version.is_some_and(|version| facts.is_scaled_to_zero(version)) {
+        return None;
+    }
     let are_available = |version: &Version| version.workers.as_ref().is_some_and(|w| w.available > 0);
     if !version.is_some_and(are_available) {
         return Some(Next::wait(

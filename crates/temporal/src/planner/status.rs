@@ -11,7 +11,7 @@ use windlass_core::api::{AtHook, Condition, Ending};
 use windlass_engine::{Plan, PlanState, TaskState, stalled};
 
 use super::decide::Decision;
-use super::facts::{Facts, TemporalState, Version};
+use super::facts::{Facts, TemporalState, Version, Workers};
 use super::hooks;
 use super::sunset::drained_since;
 use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
@@ -153,6 +153,11 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
             .or_else(|| before.and_then(|before| before.pollers))
             // The pollers of a version without pods are not counted again.
             .filter(|_| workers.is_some_and(|workers| workers.total > 0)),
+        resources: version
+            .resources
+            .clone()
+            .or_else(|| before.map(|before| before.resources.clone()))
+            .unwrap_or_default(),
     }
 }
 
@@ -194,7 +199,7 @@ fn condition_values(
     } else if (active.is_some() || is_lost || facts.unchecked.is_some()) && !is_stuck {
         (Truth::True, Reason::Progressing, message.clone())
     } else {
-        (Truth::False, Reason::Settled, uncounted(facts).unwrap_or_default())
+        (Truth::False, Reason::Settled, uncounted(facts).or_else(|| unapplied(facts)).unwrap_or_default())
     };
     let ready = ready(facts);
     vec![
@@ -211,6 +216,14 @@ fn uncounted(facts: &Facts) -> Option<String> {
     facts.versions.values().find_map(|version| {
         let error = version.uncounted.as_ref().filter(|_| version.workers.is_some())?;
         Some(format!("Windlass keeps {} because it could not count its workflows: {error}", version.build))
+    })
+}
+
+/// Why an object of `spec.perVersion` is not as the spec has it, as a sentence.
+fn unapplied(facts: &Facts) -> Option<String> {
+    facts.versions.values().find_map(|version| {
+        let resource = version.resources.iter().flatten().find(|resource| !resource.applied)?;
+        Some(format!("{} {} is not applied: {}", resource.kind, resource.name, resource.message))
     })
 }
 
@@ -321,10 +334,8 @@ fn ready(facts: &Facts) -> (Truth, Reason, String) {
         return (Truth::False, Reason::NotStarted, "no version of this object receives tasks".to_owned());
     }
     let is_short = |version: &Version| {
-        version
-            .workers
-            .as_ref()
-            .is_none_or(|workers| workers.replicas == 0 || workers.ready < workers.replicas)
+        let is_short = |workers: &Workers| workers.replicas == 0 || workers.ready < workers.replicas;
+        version.workers.as_ref().is_none_or(is_short) && !facts.is_scaled_to_zero(version)
     };
     match serving.find(|version| is_short(version)) {
         None => (Truth::True, Reason::WorkersReady, String::new()),

@@ -17,7 +17,7 @@ pub fn await_available(facts: &Facts) -> Next {
             format!("waiting for the Deployment of {target} to be created"),
         );
     };
-    if workers.are_available() {
+    if workers.are_available() || facts.target_version().is_some_and(|v| facts.is_scaled_to_zero(v)) {
         return Next::Done;
     }
     if workers.replicas == 0 {
@@ -41,8 +41,8 @@ pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>)
     let Some(described) = facts.described() else { return lost(facts) };
     let target = &facts.target.build;
     let version = facts.target_version();
-    if version.is_some_and(|version| version.listed.is_some()) {
-        if version.and_then(|version| version.pollers).is_some_and(|pollers| pollers > 0) {
+    if let Some(version) = version.filter(|version| version.listed.is_some()) {
+        if version.pollers.is_some_and(|pollers| pollers > 0) || facts.is_scaled_to_zero(version) {
             return Next::Done;
         }
         let message = format!("waiting for the workers of {target} to poll Temporal");

@@ -4,6 +4,7 @@
 mod hooks;
 mod plans;
 mod proceed;
+mod resources;
 pub(crate) mod state;
 mod versions;
 
@@ -77,7 +78,8 @@ async fn run(mut state: Reconcile<'_>) -> Result<Duration, ClusterError> {
         Ok(plan) => plan,
         Err(sentence) => return state.fail_unreadable_plan(&sentence).await,
     };
-    state.check(plan.as_ref()).await;
+    let is_new = state.check(plan.as_ref()).await;
+    state.check_resources(is_new).await;
     state.check_hooks().await;
     state.obey_restart();
     let requests = state.requests();

@@ -1,10 +1,12 @@
 //! Maintains the versions independently of the plan: their workers and their retirement.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use windlass_engine::Plan;
 use windlass_kube_port::{ClusterError, Event};
 
+use super::resources::Kinds;
 use super::state::Reconcile;
 use crate::api::{Reason, VersionState};
 use crate::observe;
@@ -24,6 +26,8 @@ enum VersionOutcome {
     Idle,
     /// Check again after this time.
     Requeue(Duration),
+    /// It is scaled down or deleted, or will be as soon as its other objects are deleted.
+    Retiring,
     /// The version no longer exists.
     Gone,
 }
@@ -56,13 +60,18 @@ impl Reconcile<'_> {
             planned: planned.map(|plan| (&target, Making::of(&self.facts, plan, self.hooks_accepted))),
         };
         let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
-        let mut forgotten = Vec::new();
+        let kinds = self.kinds_in_use().await;
+        let (mut forgotten, mut retiring) = (Vec::new(), BTreeSet::new());
         let mut pending: Option<Duration> = None;
         let soonest = |pending: Option<Duration>, next| Some(pending.map_or(next, |other| other.min(next)));
         for build in builds {
-            match self.maintain_version(&build, &wanted).await {
+            match self.maintain_version(&build, &wanted, &kinds).await {
                 Ok(VersionOutcome::Idle) => {}
                 Ok(VersionOutcome::Requeue(next)) => pending = soonest(pending, next),
+                Ok(VersionOutcome::Retiring) => {
+                    pending = soonest(pending, MOVING);
+                    retiring.insert(build);
+                }
                 Ok(VersionOutcome::Gone) => {
                     self.cx.is_deleted(&self.facts.uid, &build);
                     forgotten.push(build);
@@ -74,6 +83,9 @@ impl Reconcile<'_> {
                 }
             }
         }
+        if let Some(next) = self.maintain_resources(&kinds, &retiring).await {
+            pending = soonest(pending, next);
+        }
         (forgotten, pending)
     }
 
@@ -81,6 +93,7 @@ impl Reconcile<'_> {
         &mut self,
         build: &BuildId,
         wanted: &NeededVersions<'_>,
+        kinds: &Kinds,
     ) -> Result<VersionOutcome, ClusterError> {
         let mut next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
         let left = self.cx.until_delete(&self.facts.uid, build);
@@ -98,6 +111,10 @@ impl Reconcile<'_> {
         if let (Act::Count, Some(temporal)) = (next, self.temporal.clone()) {
             observe::count(&mut self.facts, build, &*temporal).await;
             next = act(&self.facts, &self.facts.versions[build], wanted, self.now);
+        }
+        let is_retired = matches!(next, Act::ScaleDown | Act::DeleteWorkers);
+        if is_retired && self.has_resources(kinds, build) {
+            return Ok(VersionOutcome::Retiring);
         }
         if next == Act::Serve {
             self.count_for_people(build).await;
@@ -124,7 +141,7 @@ impl Reconcile<'_> {
                 // One event, even if another client scales it up several times.
                 let since = drained_since(&self.facts.versions[build]).unwrap_or(self.now);
                 self.record_event(Event::normal(Reason::VersionScaledDown, format!("{build}/{since}"), note));
-                return Ok(VersionOutcome::Requeue(MOVING));
+                return Ok(VersionOutcome::Retiring);
             }
             Act::DeleteWorkers => {
                 self.children.delete(build).await?;
@@ -134,7 +151,7 @@ impl Reconcile<'_> {
                     format!("{build}/{}", self.now),
                     note,
                 ));
-                return Ok(VersionOutcome::Requeue(MOVING));
+                return Ok(VersionOutcome::Retiring);
             }
             Act::DeleteRecord => {
                 self.delete_record(build, false).await;

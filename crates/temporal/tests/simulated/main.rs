@@ -15,6 +15,7 @@ mod killed;
 mod limits;
 mod lost;
 mod paced;
+mod per_version;
 mod reasons;
 mod rollouts;
 mod shown;

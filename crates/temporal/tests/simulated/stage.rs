@@ -12,6 +12,7 @@ use kube::api::{
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use windlass_sim::{Cluster, ClusterClock, Latency, Options};
+use windlass_temporal::per_version::GroupKind;
 use windlass_temporal::port::{BuildId, DeploymentName};
 use windlass_temporal::{Metrics, Workers};
 use windlass_temporal_fake::{FakeTemporal, Settings};
@@ -53,6 +54,7 @@ impl Stage {
         let options = Options { latency: Some(Latency(1, 4)), ..Options::seeded(7) };
         let cluster = Arc::new(Cluster::start(options));
         cluster.install(json!(windlass_temporal::api::crd())).unwrap();
+        cluster.install(scaled_objects()).unwrap();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         cluster.install(namespace).unwrap();
         let temporal = FakeTemporal::new(cluster.clock(), settings);
@@ -117,6 +119,8 @@ impl Stage {
         let (group, version) = match kind {
             "WorkerDeployment" => ("windlass.dev", "v1alpha1"),
             "Event" => ("events.k8s.io", "v1"),
+            "ScaledObject" => ("keda.sh", "v1alpha1"),
+            "PodDisruptionBudget" => ("policy", "v1"),
             _ => ("apps", "v1"),
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -299,8 +303,29 @@ fn operate(
     clock: &Arc<ClusterClock>,
 ) -> JoinHandle<()> {
     let workers = Workers::new(cluster.client(name, "default"), Arc::new(temporal.clone()));
-    let workers = workers.clock(clock.clone()).hooks(Arc::new(hooks.clone())).metrics(metrics.clone());
+    let kinds = GroupKind::defaults().into_iter().chain(["ScaledObject.keda.sh".parse().unwrap()]);
+    let workers =
+        workers.resources(kinds).clock(clock.clone()).hooks(Arc::new(hooks.clone())).metrics(metrics.clone());
     tokio::spawn(workers.run(std::future::pending()))
+}
+
+/// The definition of KEDA's ScaledObject, without its schema.
+fn scaled_objects() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "scaledobjects.keda.sh"},
+        "spec": {
+            "group": "keda.sh", "scope": "Namespaced",
+            "names": {"kind": "ScaledObject", "listKind": "ScaledObjectList", "plural": "scaledobjects", "singular": "scaledobject"},
+            "versions": [{
+                "name": "v1alpha1", "served": true, "storage": true, "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {
+                    "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                    "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                }}},
+            }],
+        },
+    })
 }
 
 /// The deployment's name in Temporal.

@@ -149,6 +149,7 @@ fn response_without_known_versions_is_not_trusted() {
     let mut status = f.status.clone();
     assert!(!is_lost(Err(missing()), &status), "before the first worker polls, Temporal has no record");
     status.versions = vec![VersionRecord {
+        resources: Vec::new(),
         build_id: BuildId::new("one"),
         revision: None,
         deployment: Some("orders-one".into()),
