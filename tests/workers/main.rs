@@ -8,6 +8,7 @@ mod hooks;
 mod limits;
 mod lost;
 mod outages;
+mod per_version;
 mod rollouts;
 mod stage;
 mod terminal;

@@ -332,6 +332,26 @@ fn temporal_workers_add_argument_permissions_and_definition() {
     let in_one = objects(&rendered(&["temporal.enabled=true,watchNamespaces={a},crds.install=false"]).ok());
     assert!(in_one.contains_key(&("Role".into(), "a".into(), "windlass-temporal".into())));
     assert!(!in_one.keys().any(|(kind, ..)| kind == "CustomResourceDefinition"));
+    let resources =
+        std::fs::read_to_string(path("deploy/temporal/worker-resources-all-namespaces.yaml")).unwrap();
+    let documented = &objects(&resources)
+        [&("ClusterRole".into(), String::new(), "windlass-worker-resources".into())]["rules"];
+    assert_eq!(get("ClusterRole", "", "windlass-worker-resources")["rules"], *documented);
+    let policy = ("ValidatingAdmissionPolicy".into(), String::new(), "windlass-worker-resources".into());
+    let shipped = objects(&std::fs::read_to_string(path("deploy/policies/worker-resources.yaml")).unwrap());
+    assert_eq!(all[&policy]["spec"], shipped[&policy]["spec"]);
+    let kind = "temporal.enabled=true,temporal.workerResources[0].kind=ScaledObject,temporal.workerResources[0].group=keda.sh,\
+                temporal.workerResources[0].resource=scaledobjects";
+    let other = rendered(&[kind]).ok();
+    assert!(other.contains("--worker-resource=ScaledObject.keda.sh"), "{other}");
+    assert!(!other.contains("HorizontalPodAutoscaler"), "{other}");
+    let other = objects(&other);
+    assert_eq!(
+        other[&policy]["spec"]["variables"][0]["expression"],
+        "{'ScaledObject.keda.sh': 'scaledobjects'}"
+    );
+    let role = &other[&("ClusterRole".into(), String::new(), "windlass-worker-resources".into())];
+    assert_eq!(role["rules"][0]["resources"], json!(["scaledobjects"]));
     let plain = rendered(&[]).ok();
     assert!(!plain.contains("workerdeployments") && !plain.contains("--temporal"));
 }

@@ -216,7 +216,10 @@ async fn serve(
     let received = Received { request, headers, body, server_name, has_certificate };
     let (status, text) = answer(&received);
     log.lock().unwrap().push(received);
-    let head = format!("HTTP/1.1 {status} -\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", text.len());
+    let length = text.len();
+    let head = format!(
+        "HTTP/1.1 {status} -\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n"
+    );
     let _ = stream.write_all(format!("{head}{text}").as_bytes()).await;
     let _ = stream.shutdown().await;
 }

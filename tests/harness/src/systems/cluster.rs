@@ -28,6 +28,8 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_mins(2);
 pub struct Cluster {
     pub cp: ControlPlane,
     pub images: Images,
+    /// Set once the definitions of Temporal's workers are installed.
+    pub(crate) worker_definitions: OnceCell<()>,
     kubelet: Option<RunningKubelet>,
     /// The kubelet outlives the runtime of a single test.
     background: Option<Runtime>,
@@ -68,7 +70,8 @@ impl Cluster {
             Ok::<_, Error>(kubelet.nodes(["process-0", "process-1", "process-2"]).start().await?)
         });
         let kubelet = Some(kubelet.await??);
-        Ok(Self { cp, images, kubelet, background: Some(background) })
+        let worker_definitions = OnceCell::new();
+        Ok(Self { cp, images, worker_definitions, kubelet, background: Some(background) })
     }
 
     /// The address that a pod has or will have.

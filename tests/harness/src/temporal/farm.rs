@@ -67,6 +67,7 @@ impl<'a> Farm<'a> {
             "rbac/one-namespace.yaml",
             "rbac/stateful-sets-one-namespace.yaml",
             "temporal/one-namespace.yaml",
+            "temporal/worker-resources-one-namespace.yaml",
         ] {
             let path = format!("{}/deploy/{file}", crate::root().display());
             place.kubectl(&["apply", "-f", &path]).await?;
@@ -331,7 +332,6 @@ pub fn version(object: &Value, build: &str) -> Option<Value> {
 }
 
 async fn install_definition(cluster: &Cluster) -> Result<(), Error> {
-    static ONCE: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
     let install = || async {
         let path = crate::root().join("deploy/temporal/workerdeployments.windlass.dev.yaml");
         let said = cluster.cp.kubectl(&["apply", "-f", path.to_str().unwrap()]).await;
@@ -357,6 +357,6 @@ async fn install_definition(cluster: &Cluster) -> Result<(), Error> {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    ONCE.get_or_try_init(install).await?;
+    cluster.worker_definitions.get_or_try_init(install).await?;
     Ok(())
 }

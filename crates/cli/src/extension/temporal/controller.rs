@@ -13,6 +13,7 @@ use windlass::internal::HookRules;
 use windlass::operator::{Controller, HookClient};
 use windlass_clock::SystemClock;
 use windlass_kube_port::{KubeCluster, View};
+use windlass_temporal::per_version::GroupKind;
 use windlass_temporal::{Metrics, Workers};
 use windlass_temporal_grpc::{GrpcConnections, Secret, Secrets};
 
@@ -25,6 +26,7 @@ pub struct WorkersController {
     hook_rules: HookRules,
     peers: Arc<dyn HookClient>,
     metrics: Metrics,
+    resources: Vec<GroupKind>,
 }
 
 impl WorkersController {
@@ -37,7 +39,15 @@ impl WorkersController {
             hook_rules,
             peers: peers(),
             metrics: Metrics::default(),
+            resources: GroupKind::defaults(),
         }
+    }
+
+    /// Sets the kinds that `spec.perVersion` may have.
+    #[must_use]
+    pub fn resources(mut self, kinds: &[GroupKind]) -> Self {
+        self.resources = kinds.to_vec();
+        self
     }
 }
 
@@ -51,7 +61,8 @@ impl Controller for WorkersController {
             .namespaces(self.namespaces.clone())
             .instance(self.instance.clone())
             .hooks(hooks.clone())
-            .metrics(self.metrics.clone());
+            .metrics(self.metrics.clone())
+            .resources(self.resources.clone());
         let shutdown = shutdown.shared();
         async move {
             tokio::select! {

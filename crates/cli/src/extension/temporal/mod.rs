@@ -32,6 +32,7 @@ use crate::target::Target;
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 use objects::WorkersObjects;
+use windlass_temporal::per_version::GroupKind;
 
 /// The kind `WorkerDeployment`.
 pub const WORKERS: &dyn Extension = &Workers;
@@ -43,6 +44,16 @@ pub struct OperatorFlags {
     /// Also roll out versioned Temporal workers. Their definition and rights are in deploy/temporal
     #[arg(long)]
     temporal: bool,
+    /// Manage objects of this kind for each version of Temporal workers (`spec.perVersion`): a kind and its group. Can be
+    /// repeated. The rights are in deploy/temporal/worker-resources-all-namespaces.yaml
+    #[arg(
+        long,
+        requires = "temporal",
+        value_name = "KIND.GROUP",
+        default_values_t = GroupKind::defaults(),
+        hide_default_value = true
+    )]
+    worker_resource: Vec<GroupKind>,
 }
 
 impl OperatorFlags {
@@ -56,7 +67,8 @@ impl OperatorFlags {
         if !self.temporal {
             return Vec::new();
         }
-        vec![Arc::new(controller::WorkersController::new(namespaces, instance, hook_rules))]
+        let controller = controller::WorkersController::new(namespaces, instance, hook_rules);
+        vec![Arc::new(controller.resources(&self.worker_resource))]
     }
 }
 

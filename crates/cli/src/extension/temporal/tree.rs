@@ -50,6 +50,11 @@ impl Report for WorkersReport {
         if !self.waiting_for.is_empty() {
             under.push(tree::waiting_line(self.verdict, self.waiting_for.clone()));
         }
+        let resources = self.versions.iter().flat_map(|version| &version.resources);
+        under.extend(resources.filter(|resource| !resource.applied).map(|resource| {
+            let sentence = format!("{} {} is not applied: {}", resource.kind, resource.name, resource.message);
+            tree::waiting_line(self.verdict, sentence)
+        }));
         let target = format!("wwd/{} -n {}", self.name, self.namespace);
         under.extend(self.hooks.iter().map(|hook| tree::hook_line(&target, hook)));
         for line in under {

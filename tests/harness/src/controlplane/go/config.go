@@ -149,7 +149,7 @@ func (c *config) apiServer(admission string) []string {
 // controllerManager is without the controllers of a list that is separated by commas.
 func (c *config) controllerManager(without string) []string {
 	controllers := "*,-persistentvolume-binder-controller,-persistentvolume-attach-detach-controller,-persistentvolume-expander-controller," +
-		"-horizontal-pod-autoscaler-controller,-token-cleaner-controller,-bootstrap-signer-controller,-ttl-controller," +
+		"-token-cleaner-controller,-bootstrap-signer-controller,-ttl-controller," +
 		"-certificatesigningrequest-signing-controller,-certificatesigningrequest-approving-controller,-certificatesigningrequest-cleaner-controller"
 	for name := range strings.SplitSeq(without, ",") {
 		if name != "" {
@@ -161,7 +161,7 @@ func (c *config) controllerManager(without string) []string {
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0",
 		"--service-account-private-key-file=" + c.path("sa.key"), "--root-ca-file=" + c.path("ca.crt"),
 		"--kube-api-qps=1000", "--kube-api-burst=2000", "--concurrent-statefulset-syncs=20", "--concurrent-gc-syncs=20",
-		"--node-monitor-grace-period=24h",
+		"--node-monitor-grace-period=24h", "--horizontal-pod-autoscaler-sync-period=1s",
 		// Not run: the volume controllers, whose part the played kubelet takes, and what no test needs.
 		"--controllers=" + controllers,
 	}
