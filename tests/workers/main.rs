@@ -9,6 +9,7 @@ mod limits;
 mod lost;
 mod outages;
 mod per_version;
+mod pools;
 mod rollouts;
 mod stage;
 mod terminal;

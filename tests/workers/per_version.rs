@@ -213,7 +213,11 @@ async fn author_needs_the_rights_for_the_objects() -> Result<(), Error> {
     other["kind"] = "Role".into();
     other["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
     let refused = cluster.cp.kubectl_with(&apply, &object(&json!([other]))).await;
-    assert!(refused.code != Some(0) && refused.stderr.contains("(Role of rbac.authorization.k8s.io/v1)"), "{}", refused.stderr);
+    assert!(
+        refused.code != Some(0) && refused.stderr.contains("(Role of rbac.authorization.k8s.io/v1)"),
+        "{}",
+        refused.stderr
+    );
     farm.place.kubectl(&["delete", "-f", &policy]).await?;
     farm.delete().await?;
     farm.until_gone().await

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
 use windlass_core::observed::{Meta, ObservedObject};
 use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target, View};
 
-use crate::api::names::{ANNOTATION_REVISION, ANNOTATION_SUNSET, LABEL_BUILD_ID, LABEL_WORKERS};
+use crate::api::names::{ANNOTATION_REVISION, ANNOTATION_SUNSET, LABEL_BUILD_ID, LABEL_POOL, LABEL_WORKERS};
 use crate::planner::Facts;
-use crate::planner::build::{deployment_names, revision_name};
+use crate::planner::build::{pool_deployment_names, revision_name};
 use crate::port::BuildId;
 use crate::render::{self, ANNOTATIONS, REPLICAS, Version};
 
@@ -45,8 +45,8 @@ const MAX_COMPARED: usize = 10_000;
 /// The Deployments and revisions of a WorkerDeployment.
 pub struct Children {
     cluster: Arc<dyn Cluster>,
-    /// The Deployments, by build ID.
-    pub deployments: BTreeMap<BuildId, Arc<ObservedObject>>,
+    /// The Deployments, by build ID and pool.
+    pub deployments: BTreeMap<BuildId, BTreeMap<String, Arc<ObservedObject>>>,
     /// The revisions, by name.
     pub revisions: BTreeMap<String, Arc<ObservedObject>>,
     compared: Arc<Compared>,
@@ -62,13 +62,14 @@ impl Children {
         owner: &str,
         compared: Arc<Compared>,
     ) -> Self {
-        let mut deployments: BTreeMap<BuildId, Arc<ObservedObject>> = BTreeMap::new();
+        let mut deployments: BTreeMap<BuildId, BTreeMap<String, Arc<ObservedObject>>> = BTreeMap::new();
         for deployment in view.deployments.group(namespace, owner) {
             let Some(build) = deployment.meta.label(LABEL_BUILD_ID).map(BuildId::new) else { continue };
-            // One Deployment per build ID: the older, if there are two.
-            let known = deployments.get(&build);
-            if known.is_none_or(|known| deployment.meta.created_at < known.meta.created_at) {
-                deployments.insert(build, deployment);
+            let pool = deployment.meta.label(LABEL_POOL).unwrap_or_default().to_owned();
+            let pools = deployments.entry(build).or_default();
+            // One Deployment per pool: the older, if there are two.
+            if pools.get(&pool).is_none_or(|known| deployment.meta.created_at < known.meta.created_at) {
+                pools.insert(pool, deployment);
             }
         }
         let revisions = view.worker_revisions.group(namespace, owner).into_iter();
@@ -79,7 +80,7 @@ impl Children {
     /// The revision from which a version's Deployment can be recreated.
     #[must_use]
     pub fn revision_of(&self, facts: &Facts, build: &BuildId) -> Option<&str> {
-        let live = self.deployments.get(build);
+        let live = self.deployments.get(build).and_then(|pools| pools.values().next());
         let annotated = live.and_then(|live| live.meta.annotation(ANNOTATION_REVISION).map(str::to_owned));
         let recorded = || {
             let records = &facts.status.versions;
@@ -120,6 +121,7 @@ impl Children {
             "revision": newest.unwrap_or(0) + 1,
             "data": {
                 "template": facts.spec.template,
+                "pools": facts.spec.pools,
                 "templateHash": facts.target.template_hash,
                 "buildID": facts.target.build.as_str(),
                 "unsafeCustomBuildID": facts.spec.unsafe_custom_build_id,
@@ -131,23 +133,32 @@ impl Children {
         }
     }
 
-    /// Creates the target's Deployment as a dry run: `Refused` and `Forbidden` have the API server's message.
-    pub async fn try_target(&self, facts: &Facts) -> Result<(), ClusterError> {
+    /// Creates the target's Deployments as a dry run; the error is that of the template in this field. `Refused` and
+    /// `Forbidden` have the API server's message.
+    pub async fn try_target(&self, facts: &Facts) -> Result<(), (String, ClusterError)> {
         let revision = Self::target_revision(facts);
-        let version = target(facts, &revision);
-        // The API server generates the rest of the name, and the port takes it out of the message.
-        let manifest = version.rendered().manifest(&version, &facts.name);
-        self.cluster.try_create(Kind::Deployment, manifest).await.map(drop)
+        for (index, version) in target(facts, &revision).into_iter().enumerate() {
+            // The API server generates the rest of the name, and the port takes it out of the message.
+            let manifest = version.rendered().manifest(&version, &facts.name);
+            if let Err(error) = self.cluster.try_create(Kind::Deployment, manifest).await {
+                let field = match index {
+                    0 => "spec.template".to_owned(),
+                    index => format!("spec.pools[{}].template", index - 1),
+                };
+                return Err((field, error));
+            }
+        }
+        Ok(())
     }
 
-    /// Creates the target's Deployment, updates it in place, or scales it up again. True if it wrote something.
+    /// Creates the target's Deployments, updates them in place, or scales them up again. True if it wrote something.
     pub async fn apply_target(&self, facts: &Facts) -> Result<bool, ClusterError> {
         self.keep_target(facts).await?;
         let revision = Self::target_revision(facts);
-        self.apply(facts, &target(facts, &revision)).await
+        self.apply_all(facts, &target(facts, &revision)).await
     }
 
-    /// Makes a version's Deployment match its own template. True if it wrote something. Without its revision, its template
+    /// Makes a version's Deployments match their own templates. True if it wrote something. Without its revision, its template
     /// is known only if it is the target's. `is_made`: true if a rollout has created the version from the target.
     pub async fn serve(&self, facts: &Facts, build: &BuildId, is_made: bool) -> Result<bool, ClusterError> {
         let Some(revision) = self.revision_of(facts, build) else {
@@ -159,19 +170,47 @@ impl Children {
             return Ok(false);
         };
         let data = &self.revisions[revision].object["data"];
-        let version = Version {
+        let first = Version {
             build,
+            pool: None,
+            replicas: facts.spec.replicas,
             template: &data["template"],
             template_hash: data["templateHash"].as_str().unwrap_or_default(),
             revision,
-            ..target(facts, revision)
+            ..self::version(facts, revision)
         };
-        self.apply(facts, &version).await
+        let others = data["pools"].as_array().into_iter().flatten().map(|pool| {
+            let replicas = || pool["replicas"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
+            let name = pool["name"].as_str().unwrap_or_default();
+            let current = facts.spec.pools.iter().find(|current| current.name == name);
+            let replicas = current.map_or_else(replicas, |current| current.replicas);
+            (name, &pool["template"], replicas)
+        });
+        self.apply_all(facts, &with_pools(first, others)).await
+    }
+
+    /// Applies the pools of a version, and deletes the Deployments of others: under a fixed build ID, a pool may be removed.
+    async fn apply_all(&self, facts: &Facts, pools: &[Version<'_>]) -> Result<bool, ClusterError> {
+        let mut has_written = false;
+        for version in pools {
+            has_written |= self.apply(facts, version).await?;
+        }
+        let is_known = |name: &str| pools.iter().any(|version| version.pool.unwrap_or_default() == name);
+        let live =
+            pools.first().and_then(|version| self.deployments.get(version.build)).into_iter().flatten();
+        for (_, live) in live.filter(|(name, live)| !is_known(name) && !live.meta.terminating) {
+            self.cluster.delete(Target::of(Kind::Deployment, &live.meta)).await?;
+            has_written = true;
+        }
+        Ok(has_written)
     }
 
     async fn apply(&self, facts: &Facts, version: &Version<'_>) -> Result<bool, ClusterError> {
         let rendered = version.rendered();
-        let Some(live) = self.deployments.get(version.build) else {
+        // A version without other pools may have had them before.
+        let live =
+            self.deployments.get(version.build).and_then(|pools| pools.get(version.pool.unwrap_or_default()));
+        let Some(live) = live else {
             self.make(facts, version, &rendered).await?;
             return Ok(true);
         };
@@ -187,7 +226,7 @@ impl Children {
         } else {
             Vec::new()
         };
-        let replicas = facts.spec.replicas;
+        let replicas = version.replicas;
         if meta.annotation(ANNOTATION_SUNSET).is_some() {
             let mut with = live.clone();
             let annotations = ops.iter().rfind(|op| op.path() == ANNOTATIONS).and_then(PatchOp::value);
@@ -222,7 +261,8 @@ impl Children {
         rendered: &render::Rendered,
     ) -> Result<(), ClusterError> {
         let mut refusal = None;
-        for name in deployment_names(&facts.name, version.build) {
+        let pool = version.pool.unwrap_or_default();
+        for name in pool_deployment_names(&facts.name, version.build, pool) {
             match self.cluster.create(Kind::Deployment, rendered.manifest(version, &name)).await {
                 // The name is in use: by another object, or by a Deployment that Windlass has just created. The next
                 // reconcile finds the latter by its label.
@@ -232,6 +272,7 @@ impl Children {
                         existing.map(|existing| existing["metadata"]["labels"].clone()).unwrap_or_default();
                     if labels[LABEL_WORKERS] == facts.name.as_str()
                         && labels[LABEL_BUILD_ID] == version.build.as_str()
+                        && labels[LABEL_POOL].as_str().unwrap_or_default() == pool
                     {
                         return Ok(());
                     }
@@ -247,15 +288,19 @@ impl Children {
 
     /// Scales a version to zero.
     pub async fn scale_down(&self, build: &BuildId) -> Result<(), ClusterError> {
-        let Some(live) = self.deployments.get(build) else { return Ok(()) };
-        let target = Target::of(Kind::Deployment, &live.meta);
-        self.cluster.patch(target, Part::Main, render::scale_down(&live.object)).await.map(drop)
+        for live in self.deployments.get(build).into_iter().flat_map(BTreeMap::values) {
+            let target = Target::of(Kind::Deployment, &live.meta);
+            self.cluster.patch(target, Part::Main, render::scale_down(&live.object)).await?;
+        }
+        Ok(())
     }
 
-    /// Deletes a version's Deployment.
+    /// Deletes a version's Deployments.
     pub async fn delete(&self, build: &BuildId) -> Result<(), ClusterError> {
-        let Some(live) = self.deployments.get(build) else { return Ok(()) };
-        self.cluster.delete(Target::of(Kind::Deployment, &live.meta)).await
+        for live in self.deployments.get(build).into_iter().flat_map(BTreeMap::values) {
+            self.cluster.delete(Target::of(Kind::Deployment, &live.meta)).await?;
+        }
+        Ok(())
     }
 
     /// Deletes revisions that nothing refers to, except the newest `revisionHistoryLimit`.
@@ -298,15 +343,37 @@ fn number(revision: &ObservedObject) -> Option<i64> {
     revision.object["revision"].as_i64()
 }
 
-/// The target, for rendering.
+/// The pools of the target, for rendering; that of `spec.template` is the first.
 #[must_use]
-pub fn target<'a>(facts: &'a Facts, revision: &'a str) -> Version<'a> {
+pub fn target<'a>(facts: &'a Facts, revision: &'a str) -> Vec<Version<'a>> {
+    let others = facts.spec.pools.iter().map(|pool| (pool.name.as_str(), &pool.template, pool.replicas));
+    with_pools(version(facts, revision), others)
+}
+
+/// The pools of a version: its first one, and others by name, template and replicas.
+fn with_pools<'a>(
+    first: Version<'a>,
+    others: impl Iterator<Item = (&'a str, &'a Value, Option<i32>)>,
+) -> Vec<Version<'a>> {
+    let others =
+        others.map(|(name, template, replicas)| Version { pool: Some(name), template, replicas, ..first });
+    let mut pools: Vec<Version<'_>> = std::iter::once(first).chain(others).collect();
+    if pools.len() > 1 {
+        pools[0].pool = Some("");
+    }
+    pools
+}
+
+/// The pool of `spec.template`.
+fn version<'a>(facts: &'a Facts, revision: &'a str) -> Version<'a> {
     Version {
         owner: &facts.name,
         namespace: &facts.namespace,
         spec: &facts.spec,
         deployment: &facts.deployment,
         build: &facts.target.build,
+        pool: None,
+        replicas: facts.spec.replicas,
         template: &facts.spec.template,
         template_hash: &facts.target.template_hash,
         revision,

@@ -13,9 +13,9 @@ use windlass_kube_port::{Kind, Target as WriteTarget};
 use crate::api::names::{
     ANNOTATION_DELETE, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH,
 };
-use crate::api::{VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{Pool, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::{Children, target};
-use crate::planner::facts::{Standing, believe};
+use crate::planner::facts::{PoolWorkers, Standing, believe};
 use crate::planner::{Facts, Target, TemporalState, Version, Workers};
 use crate::port::{BuildId, Identity, Missing, Temporal, TemporalError};
 
@@ -142,7 +142,10 @@ fn standing(read: &Read, target: &Target, children: &Children) -> Standing {
             Some(record) => was_before && record.state == VersionState::NotRegistered,
         }
     };
-    let unrecorded = children.deployments.iter().filter(|(build, live)| is_unrecorded(build, &live.meta));
+    let of_version = |pools: &BTreeMap<String, Arc<ObservedObject>>, build: &BuildId| {
+        pools.values().next().is_some_and(|live| is_unrecorded(build, &live.meta))
+    };
+    let unrecorded = children.deployments.iter().filter(|(build, pools)| of_version(pools, build));
     Standing {
         builds: children.deployments.keys().cloned().collect(),
         unrecorded: unrecorded.map(|(build, _)| build.clone()).collect(),
@@ -161,9 +164,10 @@ fn versions(facts: &Facts, children: &Children) -> BTreeMap<BuildId, Version> {
         versions.entry(build.clone()).or_insert_with(|| Version::new(build.clone())).listed =
             Some(listed.clone());
     }
-    for (build, live) in &children.deployments {
+    for (build, pools) in &children.deployments {
         let version = versions.entry(build.clone()).or_insert_with(|| Version::new(build.clone()));
-        version.workers = Some(workers(facts, build, &live.meta, &live.object));
+        let pools = pools.iter().map(|(pool, live)| workers(facts, build, pool, &live.meta, &live.object));
+        version.workers = Workers::of(pools);
     }
     for version in versions.values_mut() {
         version.has_revision = children.revision_of(facts, &version.build).is_some();
@@ -171,7 +175,7 @@ fn versions(facts: &Facts, children: &Children) -> BTreeMap<BuildId, Version> {
     versions
 }
 
-fn workers(facts: &Facts, build: &BuildId, meta: &Meta, live: &Value) -> Workers {
+fn workers(facts: &Facts, build: &BuildId, pool: &str, meta: &Meta, live: &Value) -> PoolWorkers {
     let text = |key: &str| meta.annotation(key).map(str::to_owned);
     let count = |value: &Value| value.as_i64().unwrap_or_default() as i32;
     let status = &live["status"];
@@ -182,11 +186,21 @@ fn workers(facts: &Facts, build: &BuildId, meta: &Meta, live: &Value) -> Workers
     // Without the annotations, derive them from the running template.
     let from_rendering = || {
         let revision = Children::target_revision(facts);
-        let runs_target =
-            *build == facts.target.build && target(facts, &revision).rendered().matches_live(live);
+        let of_target = target(facts, &revision).into_iter();
+        let mut of_target = of_target.filter(|version| version.pool.unwrap_or_default() == pool);
+        let runs_target = *build == facts.target.build
+            && of_target.next().is_some_and(|version| version.rendered().matches_live(live));
         runs_target.then(|| facts.target.template_hash.clone())
     };
-    Workers {
+    let replicas = |of: &Pool| of.replicas;
+    let declared = match pool {
+        "" => facts.spec.replicas,
+        // The workers of a pool that the spec no longer has keep their replicas.
+        pool => facts.spec.pools.iter().find(|of| of.name == pool).map_or(Some(1), replicas),
+    };
+    PoolWorkers {
+        pool: pool.to_owned(),
+        is_autoscaled: declared.is_none(),
         name: meta.name.clone(),
         template_hash: text(ANNOTATION_TEMPLATE_HASH).or_else(from_rendering),
         revision: text(ANNOTATION_REVISION),

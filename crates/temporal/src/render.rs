@@ -10,7 +10,7 @@ use windlass_kube_port::PatchOp;
 use crate::api::WorkerDeploymentSpec;
 use crate::api::names::{
     ANNOTATION_RENDERED, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH, LABEL_BUILD_ID,
-    LABEL_WORKERS,
+    LABEL_POOL, LABEL_WORKERS,
 };
 use crate::port::{BuildId, DeploymentName};
 
@@ -19,7 +19,7 @@ pub const ANNOTATIONS: &str = "/metadata/annotations";
 /// The field of the replicas.
 pub const REPLICAS: &str = "/spec/replicas";
 
-/// The input of a rendering.
+/// The input of a rendering: one pool of a version.
 #[derive(Clone, Copy, Debug)]
 pub struct Version<'a> {
     /// The WorkerDeployment's name.
@@ -32,9 +32,13 @@ pub struct Version<'a> {
     pub deployment: &'a DeploymentName,
     /// The version's build ID.
     pub build: &'a BuildId,
-    /// The version's own template.
+    /// The pool, if the version has several; empty for that of `spec.template`.
+    pub pool: Option<&'a str>,
+    /// The desired number of workers; `None`: an autoscaler sets it.
+    pub replicas: Option<i32>,
+    /// The pool's own template.
     pub template: &'a Value,
-    /// The template's hash.
+    /// The hash of the version's templates.
     pub template_hash: &'a str,
     /// The ControllerRevision that keeps the template.
     pub revision: &'a str,
@@ -51,17 +55,16 @@ pub struct Rendered {
     pub strategy: Value,
     /// The annotations, with a hash of template and strategy.
     pub annotations: Map<String, Value>,
-    labels: Value,
+    labels: Map<String, Value>,
 }
 
 impl Version<'_> {
     /// Renders the version's Deployment.
     #[must_use]
     pub fn rendered(&self) -> Rendered {
-        let labels = json!({
-            LABEL_WORKERS: self.owner, LABEL_BUILD_ID: self.build.as_str(), LABEL_MANAGED_BY: MANAGER,
-        });
-        let template = self.pod_template();
+        let mut labels = self.selector();
+        labels.insert(LABEL_MANAGED_BY.to_owned(), json!(MANAGER));
+        let template = self.pod_template(&labels);
         let surge = self.spec.max_surge.as_ref().map_or_else(|| json!("25%"), |surge| json!(surge));
         let fewer = self.spec.max_unavailable.as_ref().map_or_else(|| json!("25%"), |fewer| json!(fewer));
         let strategy =
@@ -76,15 +79,17 @@ impl Version<'_> {
         Rendered { template, strategy, annotations, labels }
     }
 
-    fn pod_template(&self) -> Value {
+    /// The labels that select its pods.
+    fn selector(&self) -> Map<String, Value> {
+        let labels = [(LABEL_WORKERS, self.owner), (LABEL_BUILD_ID, self.build.as_str())];
+        let pool = self.pool.map(|pool| (LABEL_POOL, pool));
+        labels.into_iter().chain(pool).map(|(key, value)| (key.to_owned(), json!(value))).collect()
+    }
+
+    fn pod_template(&self, own: &Map<String, Value>) -> Value {
         let mut template = self.template.clone();
         let metadata = object(&mut template, "metadata");
-        let labels = object_in(metadata, "labels");
-        for (key, value) in
-            [(LABEL_WORKERS, self.owner), (LABEL_BUILD_ID, self.build.as_str()), (LABEL_MANAGED_BY, MANAGER)]
-        {
-            labels.insert(key.to_owned(), json!(value));
-        }
+        object_in(metadata, "labels").extend(own.clone());
         if let Some(at) = self.restarted_at {
             object_in(metadata, "annotations").insert(ANNOTATION_RESTARTED_AT.to_owned(), json!(at));
         }
@@ -155,12 +160,12 @@ impl Rendered {
     #[must_use]
     pub fn manifest(&self, version: &Version<'_>, name: &str) -> Value {
         let mut spec = json!({
-            "selector": {"matchLabels": {LABEL_WORKERS: version.owner, LABEL_BUILD_ID: version.build.as_str()}},
+            "selector": {"matchLabels": version.selector()},
             "revisionHistoryLimit": 2,
             "strategy": self.strategy,
             "template": self.template,
         });
-        if let Some(replicas) = version.spec.replicas {
+        if let Some(replicas) = version.replicas {
             spec["replicas"] = json!(replicas);
         }
         json!({

@@ -13,5 +13,5 @@ pub use connection::{ApiKeySecret, Connection, Tls};
 pub use crd::{crd, crd_yaml};
 pub use reasons::Reason;
 pub use rollout::{Gate, OnFailure, RampStep, RolloutSpec, Strategy};
-pub use status::{VersionRecord, VersionResource, VersionState, WorkerDeploymentStatus};
-pub use worker_deployment::{DeletionPolicy, Sunset, WorkerDeployment, WorkerDeploymentSpec};
+pub use status::{PoolRecord, VersionRecord, VersionResource, VersionState, WorkerDeploymentStatus};
+pub use worker_deployment::{DeletionPolicy, Pool, Sunset, WorkerDeployment, WorkerDeploymentSpec};

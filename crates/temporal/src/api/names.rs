@@ -6,6 +6,9 @@
 pub use windlass_core::api::names::LABEL_WORKERS;
 /// Label on a version's Deployment and pods: its build ID.
 pub const LABEL_BUILD_ID: &str = "windlass.dev/build-id";
+/// Label on a Deployment and its pods, if the version has several pools: the name of the pool, empty for that of
+/// `spec.template`.
+pub const LABEL_POOL: &str = "windlass.dev/pool";
 /// Annotation on a version's Deployment: the hash of the template that it was created from.
 pub const ANNOTATION_TEMPLATE_HASH: &str = "windlass.dev/template-hash";
 /// Annotation on a version's Deployment: the ControllerRevision with that template.

@@ -56,6 +56,23 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     .on("containers")
     .class(Reason::Required),
     Rule::new(
+        "spec.pools[].template.spec",
+        "size(self.containers) > 0",
+        "the spec.template.spec.containers of a pool of spec.pools is empty: add the worker's container",
+    )
+    .on("containers")
+    .class(Reason::Required),
+    Rule::new(
+        "spec.pools[].name",
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "the name of a pool of spec.pools has to match [a-z0-9]([-a-z0-9]*[a-z0-9])?: it is part of the names of its Deployments",
+    ),
+    Rule::new(
+        "spec.pools",
+        "self.all(p, self.exists_one(q, q.name == p.name))",
+        "spec.pools has two pools with the same name: rename one",
+    ),
+    Rule::new(
         "spec",
         "!has(self.maxSurge) || !has(self.maxUnavailable) || !(string(self.maxSurge) in ['0', '0%'] && \
          string(self.maxUnavailable) in ['0', '0%'])",

@@ -96,7 +96,10 @@ pub struct VersionRecord {
     /// The state of the version: NotRegistered, Inactive, Ramping, Current, Draining or Drained.
     #[serde(default)]
     pub state: VersionState,
-    /// The desired number of workers.
+    /// pools lists the Deployments of a version with several pools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolRecord>,
+    /// The desired number of workers, of all pools.
     #[serde(default)]
     pub replicas: i32,
     /// The number of workers that are ready.
@@ -120,6 +123,20 @@ pub struct VersionRecord {
     /// resources lists the version's objects of `spec.perVersion`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<VersionResource>,
+}
+
+/// The Deployment of a pool.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PoolRecord {
+    /// The name of the pool; empty for that of `spec.template`.
+    pub name: String,
+    /// The name of its Deployment.
+    pub deployment: String,
+    /// The desired number of workers.
+    pub replicas: i32,
+    /// The number of workers that are ready.
+    pub ready: i32,
 }
 
 /// An object of a version.

@@ -64,6 +64,12 @@ pub struct WorkerDeploymentSpec {
     /// `TEMPORAL_DEPLOYMENT_NAME` and `TEMPORAL_WORKER_BUILD_ID` to the environment of its containers.
     #[schemars(schema_with = "pod_template")]
     pub template: Value,
+    /// pools lists further pools of workers under the same version, such as workers of other task queues with other
+    /// resources; at most 10. Each has its own Deployment, `<name>-<build ID>-<pool>`. The build ID is that of all pools,
+    /// which are rolled out and retired together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub pools: Vec<Pool>,
     /// unsafeCustomBuildID replaces the generated build ID of the version: at most 63 characters of `[A-Za-z0-9._-]`,
     /// alphanumeric at both ends. Under the same ID, a changed template updates the version's workers in place. Running
     /// workflows may not survive that.
@@ -131,6 +137,22 @@ pub struct WorkerDeploymentSpec {
     /// Defaults to Delete.
     #[serde(default)]
     pub deletion_policy: DeletionPolicy,
+}
+
+/// A pool of workers.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pool {
+    /// The name of the pool, which is part of the names of its Deployments: at most 15 characters.
+    #[schemars(length(min = 1, max = 15))]
+    pub name: String,
+    /// The desired number of workers of the pool in each version: 0 to 10000. If it is absent, an autoscaler sets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 10_000))]
+    pub replicas: Option<i32>,
+    /// The pod template of the pool. Windlass adds the same environment as in `spec.template`.
+    #[schemars(schema_with = "pod_template")]
+    pub template: Value,
 }
 
 /// When Windlass removes a version that no workflow runs on.

@@ -1,6 +1,8 @@
 //! The target of a spec: its build ID, its hashes, and the names derived from them.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use windlass_core::planner::fleet::status::generated_build_id;
 use windlass_core::revision::hash::hex;
@@ -29,7 +31,7 @@ impl Target {
     /// The target of a spec.
     #[must_use]
     pub fn of(spec: &WorkerDeploymentSpec) -> Self {
-        let template_hash = String::from(pod_template_hash(&spec.template));
+        let template_hash = template_hash(spec);
         if let Some(id) = &spec.unsafe_custom_build_id {
             let digest = Sha256::digest(format!("windlass.dev/v1/workers\n{id}\n{template_hash}"));
             let hash = format!("v1:{}", hex(&digest));
@@ -39,6 +41,21 @@ impl Target {
             Self { build, hash: template_hash.clone(), template_hash }
         }
     }
+}
+
+/// The hash of all pools: that of the template, if there is no other pool.
+fn template_hash(spec: &WorkerDeploymentSpec) -> String {
+    let first = String::from(pod_template_hash(&spec.template));
+    if spec.pools.is_empty() {
+        return first;
+    }
+    let others: BTreeMap<&str, String> = spec
+        .pools
+        .iter()
+        .map(|pool| (&*pool.name, String::from(pod_template_hash(&pool.template))))
+        .collect();
+    let digest = Sha256::digest(format!("windlass.dev/v1/pools\n{}", json!([first, others])));
+    format!("v1:{}", hex(&digest))
 }
 
 /// The build ID of a template for which the spec sets none: its first image's tag and the first digits of its hash.
@@ -68,6 +85,14 @@ pub fn deployment_names(name: &str, build: &BuildId) -> Vec<String> {
         }
     };
     if plain.len() <= MAX_NAME && is_name(&plain) { vec![plain, hashed] } else { vec![hashed] }
+}
+
+/// The candidate names of a pool's Deployment: those of the version with `-<pool>`, or without it for the pool of
+/// `spec.template`.
+#[must_use]
+pub fn pool_deployment_names(name: &str, build: &BuildId, pool: &str) -> Vec<String> {
+    let names = deployment_names(name, build);
+    if pool.is_empty() { names } else { names.into_iter().map(|name| format!("{name}-{pool}")).collect() }
 }
 
 /// True if `text` is a valid DNS subdomain, which a Deployment's name has to be.

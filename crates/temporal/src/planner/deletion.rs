@@ -154,10 +154,10 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                         ),
                     });
                 }
-                Some(0) if deployment.is_terminating => {
+                Some(0) if deployment.is_terminating() => {
                     wait_for(format!(
                         "waiting for the deletion of Deployment {} to complete",
-                        deployment.name
+                        deployment.first().name
                     ));
                 }
                 Some(0) if !is_over(version, now) => wait_for(format!(
@@ -167,7 +167,7 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                 )),
                 Some(0) => {
                     workers.push(build.clone());
-                    wait_for(format!("deleting Deployment {}", deployment.name));
+                    wait_for(format!("deleting Deployment {}", deployment.first().name));
                 }
                 Some(pinned) => wait_for(format!(
                     "running workflows on {build}: {pinned}. Windlass deletes its workers when these workflows end; {}",

@@ -67,7 +67,7 @@ pub enum TemporalState {
 pub struct Version {
     /// Its build ID.
     pub build: BuildId,
-    /// Its Deployment.
+    /// Its Deployments.
     pub workers: Option<Workers>,
     /// Its summary in Temporal's list.
     pub listed: Option<VersionSummary>,
@@ -91,15 +91,23 @@ pub struct Version {
     pub is_unrecorded: bool,
 }
 
-/// The Deployment of a version.
+/// The Deployments of a version, one for each pool; at least one.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Workers(Vec<PoolWorkers>);
+
+/// The Deployment of a pool.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Workers {
+pub struct PoolWorkers {
+    /// The name of the pool; empty for that of `spec.template`.
+    pub pool: String,
     /// Its name.
     pub name: String,
-    /// The hash of the template that it was created from; `None` if the annotation is missing.
+    /// The hash of the templates that its version was created from; `None` if the annotation is missing.
     pub template_hash: Option<String>,
-    /// The ControllerRevision with that template.
+    /// The ControllerRevision with these templates.
     pub revision: Option<String>,
+    /// True if an autoscaler sets its replicas.
+    pub is_autoscaled: bool,
     /// `spec.replicas`.
     pub replicas: i32,
     /// `status.readyReplicas`.
@@ -120,7 +128,7 @@ pub struct Workers {
     pub complaint: Option<String>,
 }
 
-impl Workers {
+impl PoolWorkers {
     /// True if all its pods, at least one, are updated and available.
     #[must_use]
     pub fn are_available(&self) -> bool {
@@ -130,6 +138,69 @@ impl Workers {
             && self.updated >= self.replicas
             && self.available >= self.replicas
             && self.total <= self.updated
+    }
+
+    /// True if its autoscaler has scaled it to zero.
+    #[must_use]
+    pub fn are_scaled_to_zero(&self) -> bool {
+        self.is_autoscaled && self.replicas == 0 && !self.is_sunset && !self.is_terminating
+    }
+}
+
+impl Workers {
+    /// The Deployments of a version by pool; `None` if there is none.
+    pub fn of(pools: impl IntoIterator<Item = PoolWorkers>) -> Option<Self> {
+        let pools: Vec<PoolWorkers> = pools.into_iter().collect();
+        (!pools.is_empty()).then_some(Self(pools))
+    }
+
+    /// The Deployments; that of `spec.template` is the first.
+    #[must_use]
+    pub fn pools(&self) -> &[PoolWorkers] {
+        &self.0
+    }
+
+    /// The first Deployment.
+    #[must_use]
+    pub fn first(&self) -> &PoolWorkers {
+        &self.0[0]
+    }
+
+    /// The hash of the templates that all of them were created from.
+    #[must_use]
+    pub fn template_hash(&self) -> Option<&String> {
+        let hash = self.first().template_hash.as_ref();
+        hash.filter(|hash| self.0.iter().all(|pool| pool.template_hash.as_ref() == Some(hash)))
+    }
+
+    /// The desired number of workers.
+    #[must_use]
+    pub fn replicas(&self) -> i32 {
+        self.0.iter().map(|pool| pool.replicas).sum()
+    }
+
+    /// The number of workers that are ready.
+    #[must_use]
+    pub fn ready(&self) -> i32 {
+        self.0.iter().map(|pool| pool.ready).sum()
+    }
+
+    /// The number of pods.
+    #[must_use]
+    pub fn total(&self) -> i32 {
+        self.0.iter().map(|pool| pool.total).sum()
+    }
+
+    /// True if Windlass scaled all of them to zero.
+    #[must_use]
+    pub fn is_sunset(&self) -> bool {
+        self.0.iter().all(|pool| pool.is_sunset)
+    }
+
+    /// True if one of them is being deleted.
+    #[must_use]
+    pub fn is_terminating(&self) -> bool {
+        self.0.iter().any(|pool| pool.is_terminating)
     }
 }
 
@@ -240,15 +311,17 @@ impl Facts {
         self.versions.get(&self.target.build)
     }
 
-    /// True if an autoscaler has scaled a version to zero that Temporal knows: it will scale the version up when tasks
-    /// arrive.
+    /// The pools of a version that need workers. A pool that its autoscaler has scaled to zero needs none if Temporal knows
+    /// the version: the autoscaler will scale it up when tasks arrive.
+    pub fn pools_in_need<'a>(&'a self, version: &'a Version) -> impl Iterator<Item = &'a PoolWorkers> {
+        let pools = version.workers.iter().flat_map(Workers::pools);
+        pools.filter(|pool| version.listed.is_none() || !pool.are_scaled_to_zero())
+    }
+
+    /// True if autoscalers have scaled all pools of a version to zero that Temporal knows.
     #[must_use]
     pub fn is_scaled_to_zero(&self, version: &Version) -> bool {
-        let is_at_zero =
-            |workers: &Workers| workers.replicas == 0 && !workers.is_sunset && !workers.is_terminating;
-        self.spec.replicas.is_none()
-            && version.listed.is_some()
-            && version.workers.as_ref().is_some_and(is_at_zero)
+        version.workers.is_some() && self.pools_in_need(version).next().is_none()
     }
 
     /// The number of versions that have workers or a record in Temporal.
@@ -293,8 +366,8 @@ impl Facts {
         let template_hash = self
             .target_version()
             .and_then(|version| version.workers.as_ref())
-            .filter(|workers| !workers.is_terminating)
-            .map(|workers| workers.template_hash.as_ref());
+            .filter(|workers| !workers.is_terminating())
+            .map(Workers::template_hash);
         self.current() == Some(&self.target.build)
             && template_hash.map_or(was_completed, |hash| hash == Some(&self.target.template_hash))
     }

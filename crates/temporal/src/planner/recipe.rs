@@ -26,8 +26,8 @@ pub enum Direction {
 pub fn direction(facts: &Facts) -> Direction {
     let lives = |version: &&Version| {
         version.workers.as_ref().is_some_and(|workers| {
-            !workers.is_terminating
-                && (workers.template_hash.as_ref() == Some(&facts.target.template_hash)
+            !workers.is_terminating()
+                && (workers.template_hash() == Some(&facts.target.template_hash)
                     || facts.current() == Some(&version.build))
         })
     };
@@ -48,7 +48,8 @@ pub fn recipe(facts: &Facts) -> Recipe {
     // gate.
     let is_another =
         facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|workers| {
-            workers.template_hash.as_ref().is_some_and(|hash| *hash != facts.target.template_hash)
+            let is_other = |hash: &String| *hash != facts.target.template_hash;
+            workers.pools().iter().any(|pool| pool.template_hash.as_ref().is_some_and(is_other))
         });
     let ramps = facts.routing().is_some_and(|routing| routing.ramp.is_some());
     if ramps && (facts.ramping() != Some(&facts.target.build) || is_another) {

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use windlass_engine::{Plan, TaskState};
 
-use super::facts::{Facts, Version};
+use super::facts::Facts;
 use crate::api::Reason;
 use crate::port::{BuildId, DescribedDeployment, Percent, Ramp, RampTarget, RoutingWrite};
 
@@ -207,11 +207,17 @@ fn not_served(facts: &Facts) -> Option<Next> {
     if version.is_some_and(|version| facts.is_scaled_to_zero(version)) {
         return None;
     }
-    let are_available = |version: &Version| version.workers.as_ref().is_some_and(|w| w.available > 0);
-    if !version.is_some_and(are_available) {
+    let unserved = version
+        .filter(|version| version.workers.is_some())
+        .map(|version| facts.pools_in_need(version).find(|pool| pool.available == 0));
+    if unserved.is_none_or(|pool| pool.is_some()) {
+        let of = match unserved.flatten() {
+            Some(pool) if !pool.pool.is_empty() => format!("{target} in pool {}", pool.pool),
+            _ => target.to_string(),
+        };
         return Some(Next::wait(
             Reason::WorkersNotReady,
-            format!("no worker of {target} is available: Windlass routes no further tasks to it"),
+            format!("no worker of {of} is available: Windlass routes no further tasks to it"),
         ));
     }
     match version.and_then(|version| version.pollers) {

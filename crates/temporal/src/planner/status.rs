@@ -11,10 +11,10 @@ use windlass_core::api::{AtHook, Condition, Ending};
 use windlass_engine::{Plan, PlanState, TaskState, stalled};
 
 use super::decide::Decision;
-use super::facts::{Facts, TemporalState, Version, Workers};
+use super::facts::{Facts, PoolWorkers, TemporalState, Version, Workers};
 use super::hooks;
 use super::sunset::drained_since;
-use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
+use crate::api::{PoolRecord, Reason, VersionRecord, VersionState, WorkerDeploymentStatus};
 use crate::port::{BuildId, RampTarget};
 
 /// The most versions in the status: those that receive tasks, then the newest.
@@ -138,12 +138,13 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
     VersionRecord {
         build_id: version.build.clone(),
         revision: workers
-            .and_then(|workers| workers.revision.clone())
+            .and_then(|workers| workers.first().revision.clone())
             .or_else(|| before.and_then(|before| before.revision.clone())),
-        deployment: workers.map(|workers| workers.name.clone()),
+        deployment: workers.map(|workers| workers.first().name.clone()),
+        pools: workers.map(pool_records).unwrap_or_default(),
         state,
-        replicas: workers.map_or(0, |workers| workers.replicas),
-        ready: workers.map_or(0, |workers| workers.ready),
+        replicas: workers.map_or(0, Workers::replicas),
+        ready: workers.map_or(0, Workers::ready),
         since: since.or(Some(now)),
         drained_since,
         running_workflows: running,
@@ -152,13 +153,25 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
             .map(|count| count as i32)
             .or_else(|| before.and_then(|before| before.pollers))
             // The pollers of a version without pods are not counted again.
-            .filter(|_| workers.is_some_and(|workers| workers.total > 0)),
+            .filter(|_| workers.is_some_and(|workers| workers.total() > 0)),
         resources: version
             .resources
             .clone()
             .or_else(|| before.map(|before| before.resources.clone()))
             .unwrap_or_default(),
     }
+}
+
+/// The records of a version's pools; none if it has only one.
+fn pool_records(workers: &Workers) -> Vec<PoolRecord> {
+    let record = |pool: &PoolWorkers| PoolRecord {
+        name: pool.pool.clone(),
+        deployment: pool.name.clone(),
+        replicas: pool.replicas,
+        ready: pool.ready,
+    };
+    let pools = workers.pools();
+    if pools.len() == 1 { Vec::new() } else { pools.iter().map(record).collect() }
 }
 
 type ConditionValue = (&'static str, Truth, Reason, String);
@@ -334,13 +347,13 @@ fn ready(facts: &Facts) -> (Truth, Reason, String) {
         return (Truth::False, Reason::NotStarted, "no version of this object receives tasks".to_owned());
     }
     let is_short = |version: &Version| {
-        let is_short = |workers: &Workers| workers.replicas == 0 || workers.ready < workers.replicas;
-        version.workers.as_ref().is_none_or(is_short) && !facts.is_scaled_to_zero(version)
+        let is_short = |pool: &PoolWorkers| pool.replicas == 0 || pool.ready < pool.replicas;
+        version.workers.is_none() || facts.pools_in_need(version).any(is_short)
     };
     match serving.find(|version| is_short(version)) {
         None => (Truth::True, Reason::WorkersReady, String::new()),
         Some(version) => {
-            let (ready, of) = version.workers.as_ref().map_or((0, 0), |w| (w.ready, w.replicas));
+            let (ready, of) = version.workers.as_ref().map_or((0, 0), |w| (w.ready(), w.replicas()));
             let values = format!("{ready} of {of} workers of {} are ready", version.build);
             (Truth::False, Reason::WorkersNotReady, values)
         }

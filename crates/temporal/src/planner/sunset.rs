@@ -114,18 +114,18 @@ fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
     let Some(workers) = &version.workers else {
         return if now < due.delete { Act::Leave } else { counted(version, Act::DeleteRecord) };
     };
-    if workers.is_terminating || now < due.scale_down {
+    if workers.is_terminating() || now < due.scale_down {
         return Act::Leave;
     }
     // Another client, such as an autoscaler with a minimum, scales it up: do not wait for its pods to terminate.
-    let is_contested = workers.is_sunset && workers.replicas > 0;
+    let is_contested = workers.is_sunset() && workers.replicas() > 0;
     if is_contested && now >= due.delete {
         return counted(version, Act::DeleteWorkers);
     }
-    if is_contested || !workers.is_sunset {
+    if is_contested || !workers.is_sunset() {
         return counted(version, Act::ScaleDown);
     }
-    if now < due.delete || workers.total > 0 {
+    if now < due.delete || workers.total() > 0 {
         return Act::Leave;
     }
     counted(version, Act::DeleteWorkers)
@@ -134,7 +134,7 @@ fn retire(facts: &Facts, version: &Version, now: DateTime<Utc>) -> Act {
 /// True if another client scaled up a version that Windlass scaled to zero, and its deletion is not due.
 #[must_use]
 pub fn is_contested(facts: &Facts, version: &Version, now: DateTime<Utc>) -> bool {
-    version.workers.as_ref().is_some_and(|workers| workers.is_sunset && workers.replicas > 0)
+    version.workers.as_ref().is_some_and(|workers| workers.is_sunset() && workers.replicas() > 0)
         && due(facts, version).is_some_and(|due| now < due.delete)
 }
 

@@ -11,15 +11,15 @@ use crate::api::Reason;
 #[must_use]
 pub fn await_available(facts: &Facts) -> Next {
     let target = &facts.target.build;
-    let Some(workers) = facts.target_version().and_then(|version| version.workers.as_ref()) else {
+    let Some(version) = facts.target_version().filter(|version| version.workers.is_some()) else {
         return Next::wait(
             Reason::WorkersNotReady,
             format!("waiting for the Deployment of {target} to be created"),
         );
     };
-    if workers.are_available() || facts.target_version().is_some_and(|v| facts.is_scaled_to_zero(v)) {
+    let Some(workers) = facts.pools_in_need(version).find(|pool| !pool.are_available()) else {
         return Next::Done;
-    }
+    };
     if workers.replicas == 0 {
         let message = format!("waiting for Deployment {} to be scaled up: it has 0 replicas", workers.name);
         return Next::wait(Reason::WorkersNotReady, message);
@@ -42,7 +42,9 @@ pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>)
     let target = &facts.target.build;
     let version = facts.target_version();
     if let Some(version) = version.filter(|version| version.listed.is_some()) {
-        if version.pollers.is_some_and(|pollers| pollers > 0) || facts.is_scaled_to_zero(version) {
+        // Each pool needs a poller. To which pool one belongs is not known.
+        let needed = facts.pools_in_need(version).count();
+        if needed == 0 || version.pollers.is_some_and(|pollers| pollers as usize >= needed) {
             return Next::Done;
         }
         let message = format!("waiting for the workers of {target} to poll Temporal");

@@ -178,8 +178,8 @@ impl Reconcile<'_> {
             .filter(|version| !is_invalid && !retiring.contains(&version.build))
             .filter_map(|version| {
                 let workers = version.workers.as_ref()?;
-                (!workers.is_sunset && !workers.is_terminating)
-                    .then(|| (version.build.clone(), workers.name.clone()))
+                (!workers.is_sunset() && !workers.is_terminating())
+                    .then(|| (version.build.clone(), workers.first().name.clone()))
             })
             .collect();
         let mut records: BTreeMap<BuildId, Vec<VersionResource>> = BTreeMap::new();

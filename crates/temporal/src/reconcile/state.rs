@@ -102,24 +102,24 @@ impl<'a> Reconcile<'a> {
         let target = &self.facts.target;
         let exists =
             self.facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|w| {
-                is_begun || (!w.is_terminating && w.template_hash.as_ref() == Some(&target.template_hash))
+                is_begun || (!w.is_terminating() && w.template_hash() == Some(&target.template_hash))
             });
         if exists || self.facts.is_at_target() {
             return false;
         }
         let sentence = match self.children.try_target(&self.facts).await {
             Ok(()) => return true,
-            Err(ClusterError::Refused { message, .. }) => {
-                format!("spec.template: the API server rejects it: {message}")
+            Err((field, ClusterError::Refused { message, .. })) => {
+                format!("{field}: the API server rejects it: {message}")
             }
             // The template is valid; the rollout reports the quota if it has to wait for it.
-            Err(error) if error.exceeds_quota() => return true,
-            Err(ClusterError::Forbidden { message, .. }) => {
-                format!("spec.template: the API server currently forbids it: {message}")
+            Err((_, error)) if error.exceeds_quota() => return true,
+            Err((field, ClusterError::Forbidden { message, .. })) => {
+                format!("{field}: the API server currently forbids it: {message}")
             }
-            Err(error) => {
+            Err((field, error)) => {
                 self.facts.unchecked =
-                    Some(format!("could not check whether the API server accepts spec.template: {error}"));
+                    Some(format!("could not check whether the API server accepts {field}: {error}"));
                 return true;
             }
         };

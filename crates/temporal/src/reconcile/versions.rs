@@ -121,7 +121,7 @@ impl Reconcile<'_> {
         }
         match next {
             Act::Serve => {
-                let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset);
+                let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset());
                 let is_made =
                     wanted.planned.is_some_and(|(of, making)| of == build && making == Making::Over);
                 if self.children.serve(&self.facts, build, is_made).await? && was_sunset {

@@ -229,7 +229,7 @@ async fn samples_are_stored_as_written() {
         }
         names.push(name);
     }
-    assert_eq!(names, ["orders", "invoices"]);
+    assert_eq!(names, ["orders", "invoices", "reports"]);
 }
 
 /// Merges `from` into `into`.

@@ -16,6 +16,7 @@ mod limits;
 mod lost;
 mod paced;
 mod per_version;
+mod pools;
 mod reasons;
 mod rollouts;
 mod shown;

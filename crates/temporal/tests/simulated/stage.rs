@@ -1,6 +1,6 @@
 //! A cluster, a Temporal, the operator, and a simulated kubelet whose pods poll that Temporal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -358,7 +358,7 @@ async fn kubelet(client: Client, temporal: FakeTemporal, orphaned: Arc<Mutex<BTr
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let Ok(list) = api.list(&ListParams::default()).await else { continue };
-        let mut seen = BTreeSet::new();
+        let mut polls: BTreeMap<(String, String), BTreeMap<&str, u32>> = BTreeMap::new();
         for item in list.items {
             let live = json!(item);
             let container = &live["spec"]["template"]["spec"]["containers"][0];
@@ -380,12 +380,17 @@ async fn kubelet(client: Client, temporal: FakeTemporal, orphaned: Arc<Mutex<BTr
                 let name = live["metadata"]["name"].as_str().unwrap();
                 let _ = of.patch_status(name, &PatchParams::default(), &patch).await;
             }
-            let polls = if tag.starts_with("mute") { 0 } else { up as u32 };
-            let (of, build) = (env("TEMPORAL_DEPLOYMENT_NAME"), env("TEMPORAL_WORKER_BUILD_ID"));
+            let count = if tag.starts_with("mute") { 0 } else { up as u32 };
+            let version = (env("TEMPORAL_DEPLOYMENT_NAME"), env("TEMPORAL_WORKER_BUILD_ID"));
             let queue = if tag.starts_with("other") { "other" } else { "orders" };
-            temporal.poll(&DeploymentName::new(of.clone()), &BuildId::new(build.clone()), &[queue], polls);
-            seen.insert((of, build));
+            *polls.entry(version).or_default().entry(queue).or_default() += count;
         }
+        for ((of, build), queues) in &polls {
+            for (queue, count) in queues {
+                temporal.poll(&DeploymentName::new(of), &BuildId::new(build), &[queue], *count);
+            }
+        }
+        let seen: BTreeSet<(String, String)> = polls.into_keys().collect();
         for (of, build) in polled.difference(&seen) {
             temporal.poll(&DeploymentName::new(of.clone()), &BuildId::new(build.clone()), &[], 0);
         }

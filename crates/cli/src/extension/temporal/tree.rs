@@ -52,7 +52,8 @@ impl Report for WorkersReport {
         }
         let resources = self.versions.iter().flat_map(|version| &version.resources);
         under.extend(resources.filter(|resource| !resource.applied).map(|resource| {
-            let sentence = format!("{} {} is not applied: {}", resource.kind, resource.name, resource.message);
+            let sentence =
+                format!("{} {} is not applied: {}", resource.kind, resource.name, resource.message);
             tree::waiting_line(self.verdict, sentence)
         }));
         let target = format!("wwd/{} -n {}", self.name, self.namespace);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
-use super::facts::{Facts, TemporalState, Version, Workers};
+use super::facts::{Facts, PoolWorkers, TemporalState, Version, Workers};
 use super::{Target, recipe};
 use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::port::{
@@ -73,8 +73,12 @@ fn version(build: &BuildId, status: VersionStatus, was_active: bool) -> Version 
         last_deactivated: None,
         drainage: None,
     });
-    version.workers =
-        Some(Workers { name: format!("orders-{build}"), replicas: 2, available: 2, ..Workers::default() });
+    version.workers = Workers::of([PoolWorkers {
+        name: format!("orders-{build}"),
+        replicas: 2,
+        available: 2,
+        ..PoolWorkers::default()
+    }]);
     version.has_revision = true;
     version
 }

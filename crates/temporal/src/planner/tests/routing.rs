@@ -3,6 +3,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
+use super::{PoolWorkers, Workers};
 use super::{facts, now, tasks, version};
 use crate::api::{Reason, VersionRecord, VersionState};
 use crate::planner::facts::{Standing, TemporalState, believe};
@@ -35,7 +36,9 @@ fn plan_tasks_match_the_strategy_and_direction() {
     let mut back = facts(steps);
     let two = BuildId::new("two");
     let mut lives = version(&two, VersionStatus::Draining, true);
-    lives.workers.as_mut().unwrap().template_hash = Some(back.target.template_hash.clone());
+    let pool = lives.workers.as_ref().unwrap().first().clone();
+    let template_hash = Some(back.target.template_hash.clone());
+    lives.workers = Workers::of([PoolWorkers { template_hash, ..pool }]);
     back.versions.insert(two.clone(), lives);
     assert_eq!(tasks(&back), [&BEGIN[..], &["set-current"]].concat(), "it was current, and its workers run");
     back.versions.get_mut(&two).unwrap().listed.as_mut().unwrap().last_current = None;
@@ -150,6 +153,7 @@ fn response_without_known_versions_is_not_trusted() {
     assert!(!is_lost(Err(missing()), &status), "before the first worker polls, Temporal has no record");
     status.versions = vec![VersionRecord {
         resources: Vec::new(),
+        pools: Vec::new(),
         build_id: BuildId::new("one"),
         revision: None,
         deployment: Some("orders-one".into()),
