@@ -1,4 +1,4 @@
-//! The objects of `spec.perVersion`: a HorizontalPodAutoscaler for each version, scaled by this test's own metrics, and the
+//! The objects of `spec.perVersion`: an autoscaler for each version, scaled by this test's own metrics, and the
 //! policy about their authors.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_clock::monotonic;
+use windlass_clock::{Clock as _, SystemClock, monotonic};
 use windlass_harness::controlplane::{Error, Options};
 use windlass_harness::systems::cluster::Cluster;
 use windlass_harness::temporal::farm::{Farm, NAME, PATIENCE, condition, version};
@@ -37,7 +37,7 @@ impl Backlogs {
                 query.split("build%3D").nth(1).and_then(|rest| rest.split('&').next()).unwrap_or_default();
             let backlog = backlogs.lock().unwrap().get(build).copied().unwrap_or(1);
             let item = json!({"metricName": "backlog", "metricLabels": {"build": build}, "value": backlog.to_string(),
-                "timestamp": chrono::Utc::now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)});
+                "timestamp": SystemClock.now().to_rfc3339_opts(chrono::SecondsFormat::Secs, true)});
             json!({"kind": "ExternalMetricValueList", "apiVersion": group, "metadata": {}, "items": [item]})
         };
         let identity = Authority::new().server(&["localhost"]);

@@ -298,6 +298,12 @@ fn check_metadata(metadata: &Value, at: &str, namespace: &str) -> Result<(), Str
     }
 }
 
+/// True if a target is the version's Deployment or that of one of its pools.
+fn refers_to(target: &Value, deployment: &str) -> bool {
+    let rest = target["name"].as_str().and_then(|name| name.strip_prefix(deployment));
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
 /// Fills in each empty `scaleTargetRef`. Another one has to refer to the version's Deployment.
 fn fill_targets(value: &mut Value, at: &str, deployment: &str) -> Result<(), String> {
     match value {
@@ -313,8 +319,10 @@ fn fill_targets(value: &mut Value, at: &str, deployment: &str) -> Result<(), Str
                     fill_targets(value, &at, deployment)?;
                 } else if *value == json!({}) {
                     *value = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment});
-                } else if value["name"] != deployment {
-                    return Err(format!("{at}: it has to refer to the version's Deployment; set it to {{}}"));
+                } else if !refers_to(value, deployment) {
+                    return Err(format!(
+                        "{at}: it has to refer to the version's Deployment; set it to {{}}, or its name to {{{{deployment}}}}-POOL"
+                    ));
                 }
             }
         }

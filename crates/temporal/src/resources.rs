@@ -83,14 +83,13 @@ impl Resources {
             )));
         }
         let mut started = self.started.lock().await;
-        let kind = match started.kinds.get(type_) {
-            Some(kind) => *kind,
-            None => {
-                let kind = self.discover(type_).await?;
-                started.kinds.insert(type_.clone(), kind);
-                self.start_watch(&mut started.watches, kind);
-                kind
-            }
+        let kind = if let Some(kind) = started.kinds.get(type_) {
+            *kind
+        } else {
+            let kind = self.discover(type_).await?;
+            started.kinds.insert(type_.clone(), kind);
+            self.start_watch(&mut started.watches, kind);
+            kind
         };
         Ok(Watched { kind, cache: self.view.resources(kind) })
     }

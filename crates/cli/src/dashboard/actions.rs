@@ -144,9 +144,7 @@ fn seal(button: Button, change: &Change, object: &Value) -> String {
         (_, Some(Write::Annotation(key, _))) if *key == ANNOTATION_RESTARTED_AT => (*key).to_owned(),
         (_, Some(Write::Annotation(key, value))) => format!("{key}={value}"),
         (_, Some(Write::Field(path, value))) => format!("{path}={value}"),
-        (_, Some(Write::Fields(fields))) => {
-            json!(fields.clone().map(|(path, value)| (path, value))).to_string()
-        }
+        (_, Some(Write::Fields(fields))) => json!(fields).to_string(),
         (_, Some(Write::Annotations(annotations))) => json!(annotations).to_string(),
     };
     let digest = Sha256::digest(meaning(button, change, object).to_string());

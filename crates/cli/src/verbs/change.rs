@@ -53,8 +53,8 @@ pub enum Verb {
 pub enum Write {
     /// Sets the field at this JSON pointer.
     Field(&'static str, Value),
-    /// Sets two fields at once.
-    Fields([(&'static str, Value); 2]),
+    /// Sets several fields at once.
+    Fields(Vec<(&'static str, Value)>),
     Annotation(&'static str, String),
     /// Writes two annotations at once.
     Annotations([(&'static str, String); 2]),

@@ -48,7 +48,7 @@ pub fn ops(
     }
     match write {
         Write::Field(path, value) => ops.push(add(path, value)),
-        Write::Fields(fields) => ops.extend(fields.map(|(path, value)| add(path, value))),
+        Write::Fields(fields) => ops.extend(fields.into_iter().map(|(path, value)| add(path, value))),
         Write::Annotation(key, value) => ops.push(annotate(key, value)),
         Write::Annotations(annotations) => {
             ops.extend(annotations.map(|(key, value)| annotate(key, value)));

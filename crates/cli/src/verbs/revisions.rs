@@ -281,7 +281,7 @@ pub fn rollback(fleet: &Value, stored: &[StoredRevision], to: Option<&str>) -> R
                 format!("build ID {id}")
             };
             message = format!("rolled back to revision {} ({}, {was})", chosen.number, image(&chosen.data));
-            Write::Fields([template, ("/spec/unsafeCustomBuildID", json!(id))])
+            Write::Fields(vec![template, ("/spec/unsafeCustomBuildID", json!(id))])
         }
         _ => Write::Field(template.0, template.1),
     };

@@ -266,7 +266,7 @@ impl Reconcile<'_> {
                 "{} {} already exists and belongs to another owner; delete it, or set metadata.name",
                 resource.type_.kind, resource.name
             )),
-            Err(error) => Err(error.message().to_owned()),
+            Err(error) => Err(error.message().clone()),
         }
     }
 

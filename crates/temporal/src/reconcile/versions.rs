@@ -10,7 +10,7 @@ use super::resources::Kinds;
 use super::state::Reconcile;
 use crate::api::{Reason, VersionState};
 use crate::observe;
-use crate::planner::routing;
+use crate::planner::{Workers, routing};
 use crate::planner::sunset::{Act, Making, NeededVersions, act, drained_since, is_contested};
 use crate::port::BuildId;
 
@@ -121,7 +121,8 @@ impl Reconcile<'_> {
         }
         match next {
             Act::Serve => {
-                let was_sunset = self.facts.versions[build].workers.as_ref().is_some_and(|w| w.is_sunset());
+                let workers = self.facts.versions[build].workers.as_ref();
+                let was_sunset = workers.is_some_and(Workers::is_sunset);
                 let is_made =
                     wanted.planned.is_some_and(|(of, making)| of == build && making == Making::Over);
                 if self.children.serve(&self.facts, build, is_made).await? && was_sunset {

@@ -158,8 +158,8 @@ async fn bad_manifest_is_named_and_what_runs_stays() {
             "spec.perVersion[0].spec.minReplicaCount: there is no placeholder {{replicas}}",
         ),
         (
-            edited(&|m| m["spec"]["scaleTargetRef"] = json!({"name": "orders"})),
-            "spec.perVersion[0].spec.scaleTargetRef: it has to refer to the version's Deployment; set it to {}",
+            edited(&|m| m["spec"]["scaleTargetRef"] = json!({"name": "invoices"})),
+            "spec.perVersion[0].spec.scaleTargetRef: it has to refer to the version's Deployment; set it to {}, or its name to {{deployment}}-POOL",
         ),
         (
             edited(&|m| m["metadata"]["finalizers"] = json!(["a/b"])),

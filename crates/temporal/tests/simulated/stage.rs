@@ -309,7 +309,7 @@ fn operate(
     tokio::spawn(workers.run(std::future::pending()))
 }
 
-/// The definition of KEDA's ScaledObject, without its schema.
+/// The definition of a kind of KEDA, without its schema.
 fn scaled_objects() -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

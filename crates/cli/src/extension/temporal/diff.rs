@@ -6,10 +6,13 @@ use windlass_core::revision::drift;
 use crate::explain::diff::{Compared, NamedRevision, sides};
 use crate::forecast::fields;
 
-/// The data of a worker version: the template, and the build ID if the spec sets it.
+/// The data of a worker version: the templates, and the build ID if the spec sets it.
 pub fn compare(object: &Value, stored: &[Value], named: &[String]) -> Result<Compared, String> {
     let content = |of: &Value| {
         let mut content = json!({"template": of["template"]});
+        if let Some(pools) = of["pools"].as_array().filter(|pools| !pools.is_empty()) {
+            content["pools"] = json!(pools);
+        }
         if let Some(id) = of["unsafeCustomBuildID"].as_str().filter(|id| !id.is_empty()) {
             content["unsafeCustomBuildID"] = json!(id);
         }

@@ -63,7 +63,8 @@ pub fn table(object: &Value, stored: &[Value], now: DateTime<Utc>) -> String {
 }
 
 fn content(revision: &Value) -> Value {
-    json!({"template": revision["data"]["template"], "buildID": revision["data"]["unsafeCustomBuildID"]})
+    let data = &revision["data"];
+    json!({"template": data["template"], "pools": data["pools"], "buildID": data["unsafeCustomBuildID"]})
 }
 
 /// The revisions' names, a line each, newest first.

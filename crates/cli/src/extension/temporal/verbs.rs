@@ -211,7 +211,10 @@ fn back(object: &Value, stored: &[Value], to: Option<&str>) -> Result<Change, St
         (revision["data"]["template"].clone(), revision["data"]["unsafeCustomBuildID"].clone());
     let id = if id.is_string() { id } else { json!("") };
     let has_id = object["spec"]["unsafeCustomBuildID"].as_str().unwrap_or_default();
-    if object["spec"]["template"] == template && has_id == id.as_str().unwrap_or_default() {
+    let pools = pools_of(revision, &object["spec"]["pools"]);
+    let has_pools = object["spec"]["pools"].as_array().map_or(&[][..], Vec::as_slice);
+    let is_same = object["spec"]["template"] == template && has_pools == pools.as_slice();
+    if is_same && has_id == id.as_str().unwrap_or_default() {
         return Ok(Change::already("rollback", format!("the target is already {}", name(revision))));
     }
     let is_manual = object["spec"]["rollout"]["strategy"] == "Manual";
@@ -221,8 +224,25 @@ fn back(object: &Value, stored: &[Value], to: Option<&str>) -> Result<Change, St
         name(revision),
         revision["data"]["buildID"].as_str().unwrap_or_default()
     );
-    let write = Write::Fields([("/spec/template", template), ("/spec/unsafeCustomBuildID", id)]);
-    Ok(Change::done("rollback", write, message))
+    let mut fields = vec![("/spec/template", template), ("/spec/unsafeCustomBuildID", id)];
+    if has_pools != pools.as_slice() {
+        fields.push(("/spec/pools", json!(pools)));
+    }
+    Ok(Change::done("rollback", Write::Fields(fields), message))
+}
+
+/// The pools of a revision. Replicas are not part of a version: those of the spec stay.
+fn pools_of(revision: &Value, current: &Value) -> Vec<Value> {
+    let mut pools = revision["data"]["pools"].as_array().cloned().unwrap_or_default();
+    for pool in &mut pools {
+        let of_same_name = |other: &&Value| other["name"] == pool["name"];
+        let Some(now) = current.as_array().into_iter().flatten().find(of_same_name) else { continue };
+        let replicas = now.get("replicas").cloned();
+        let Some(fields) = pool.as_object_mut() else { continue };
+        fields.remove("replicas");
+        fields.extend(replicas.map(|replicas| ("replicas".to_owned(), replicas)));
+    }
+    pools
 }
 
 #[cfg(test)]
@@ -334,10 +354,17 @@ mod tests {
         };
         let stored = [revision("w-a", 1, "old", json!("blue")), revision("w-b", 2, "new", Value::Null)];
         let write = back(&rolled(), &stored, None).unwrap().write.unwrap();
-        let fields =
-            [("/spec/template", json!({"spec": "old"})), ("/spec/unsafeCustomBuildID", json!("blue"))];
-        assert_eq!(write, Write::Fields(fields));
+        let mut fields =
+            vec![("/spec/template", json!({"spec": "old"})), ("/spec/unsafeCustomBuildID", json!("blue"))];
+        assert_eq!(write, Write::Fields(fields.clone()));
         assert_eq!(back(&rolled(), &stored, Some("2")).unwrap().write, None);
+        let pool = |template: &str, replicas: i32| json!([{"name": "gpu", "replicas": replicas, "template": template}]);
+        let mut with_pools = stored.clone();
+        with_pools[0]["data"]["pools"] = pool("old", 1);
+        let mut object = rolled();
+        object["spec"]["pools"] = pool("new", 5);
+        fields.push(("/spec/pools", pool("old", 5)));
+        assert_eq!(back(&object, &with_pools, None).unwrap().write, Some(Write::Fields(fields)));
         assert!(back(&rolled(), &stored, Some("9")).unwrap_err().contains("w-a, w-b"));
     }
 
@@ -354,10 +381,8 @@ mod tests {
             "status": {"currentRevision": "w-cccccccccc", "updateRevision": "w-cccccccccc",
                 "history": [ended("a", "Complete"), ended("b", "Failed"), ended("c", "Complete")]},
         });
-        let Some(Write::Fields([(_, template), _])) = back(&object, &stored, None).unwrap().write else {
-            panic!()
-        };
-        assert_eq!(template, json!({"spec": "a"}));
+        let Some(Write::Fields(fields)) = back(&object, &stored, None).unwrap().write else { panic!() };
+        assert_eq!(fields[0].1, json!({"spec": "a"}));
         let mut first = object;
         first["status"]["history"] = json!([ended("b", "Failed"), ended("c", "Complete")]);
         assert!(back(&first, &stored, None).unwrap_err().contains("no revision to roll back to"));
