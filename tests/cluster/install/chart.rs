@@ -344,7 +344,7 @@ fn temporal_workers_add_argument_permissions_and_definition() {
                 temporal.workerResources[0].resource=scaledobjects";
     let other = rendered(&[kind]).ok();
     assert!(other.contains("--worker-resource=ScaledObject.keda.sh"), "{other}");
-    assert!(!other.contains("HorizontalPodAutoscaler"), "{other}");
+    assert!(!other.contains("--worker-resource=HorizontalPodAutoscaler"), "{other}");
     let other = objects(&other);
     assert_eq!(
         other[&policy]["spec"]["variables"][0]["expression"],
