@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_core::observed::{Meta, Observed as _, ObservedResource};
 use windlass_kube_port::{ClusterError, Event, Part, PatchOp, Target};
 
@@ -50,6 +50,16 @@ impl Live {
     ) -> impl Iterator<Item = &'a (Watched, Arc<ObservedResource>)> {
         let is_of = |object: &ObservedResource| object.meta.label(LABEL_BUILD_ID) == Some(build.as_str());
         self.0.values().filter(move |(_, object)| is_of(object))
+    }
+}
+
+/// What the deletion of an object waits for, as a sentence.
+fn deletion_of(object: &ObservedResource) -> String {
+    let finalizers = object.object["metadata"]["finalizers"].as_array().into_iter().flatten();
+    let finalizers: Vec<&str> = finalizers.filter_map(Value::as_str).collect();
+    match finalizers.as_slice() {
+        [] => "it is being deleted".to_owned(),
+        names => format!("it is being deleted; its finalizers are {}", names.join(", ")),
     }
 }
 
@@ -200,7 +210,7 @@ impl Reconcile<'_> {
             }
             let deleted = self.delete_resource(watched, object).await;
             let problem = match deleted {
-                Ok(()) => "it is being deleted".to_owned(),
+                Ok(()) => deletion_of(object),
                 Err(error) => format!("it could not be deleted: {}", error.message()),
             };
             pending = pending.max(Some(LATER));
@@ -241,9 +251,7 @@ impl Reconcile<'_> {
         }
         let found = live.0.get(&(resource.type_.group_kind(), resource.name.clone()));
         let written = match found {
-            Some((_, object)) if object.meta.terminating => {
-                return Err("waiting for the deletion of the object to complete".to_owned());
-            }
+            Some((_, object)) if object.meta.terminating => return Err(deletion_of(object)),
             Some((_, object)) => {
                 let content = mark(&object.object);
                 let ops = resource.differences(object, self.cx.compared.is(&object.meta, content));

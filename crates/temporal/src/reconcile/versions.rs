@@ -10,8 +10,8 @@ use super::resources::Kinds;
 use super::state::Reconcile;
 use crate::api::{Reason, VersionState};
 use crate::observe;
-use crate::planner::{Workers, routing};
 use crate::planner::sunset::{Act, Making, NeededVersions, act, drained_since, is_contested};
+use crate::planner::{Workers, routing};
 use crate::port::BuildId;
 
 /// Requeue while a version is being retired.
