@@ -145,6 +145,20 @@ impl Cluster for KubeCluster {
         Ok(self.took(kind, &stored))
     }
 
+    async fn apply(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
+        let (api, described) = self.place(kind, &manifest);
+        self.check_fence(&described)?;
+        let params = PatchParams {
+            force: true,
+            field_manager: Some(MANAGER.to_owned()),
+            field_validation: Some(ValidationDirective::Strict),
+            ..PatchParams::default()
+        };
+        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+        let stored = within(&described, api.patch(name, &params, &Patch::Apply(&manifest))).await?;
+        Ok(self.took(kind, &stored))
+    }
+
     async fn try_create(&self, kind: Kind, mut manifest: Value) -> Result<Value, ClusterError> {
         if let Some(meta) = manifest["metadata"].as_object_mut()
             && let Some(Value::String(name)) = meta.remove("name")

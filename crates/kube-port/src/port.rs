@@ -233,6 +233,10 @@ pub trait Cluster: Send + Sync {
     /// Creates an object from its manifest. Returns the stored object.
     async fn create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError>;
 
+    /// Applies a manifest (server-side apply), also where other managers set its fields. With a UID in the manifest, only
+    /// that object is changed. Returns the stored object.
+    async fn apply(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError>;
+
     /// Dry-runs a create with strict field validation. The server generates the name, so that an existing object of the
     /// same name does not matter. Returns the object that it would store.
     async fn try_create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError>;

@@ -10,7 +10,7 @@ use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target, Vie
 
 use crate::api::names::{ANNOTATION_REVISION, ANNOTATION_SUNSET, LABEL_BUILD_ID, LABEL_POOL, LABEL_WORKERS};
 use crate::planner::Facts;
-use crate::planner::build::{pool_deployment_names, revision_name};
+use crate::planner::build::{deployment_names, revision_name};
 use crate::port::BuildId;
 use crate::render::{self, ANNOTATIONS, REPLICAS, Version};
 
@@ -179,11 +179,18 @@ impl Children {
             revision,
             ..self::version(facts, revision)
         };
+        let live = self.deployments.get(build);
         let others = data["pools"].as_array().into_iter().flatten().map(|pool| {
-            let replicas = || pool["replicas"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
             let name = pool["name"].as_str().unwrap_or_default();
             let current = facts.spec.pools.iter().find(|current| current.name == name);
-            let replicas = current.map_or_else(replicas, |current| current.replicas);
+            // The workers of a pool that the spec no longer has keep their replicas.
+            let serves = |live: &Arc<ObservedObject>| live.meta.annotation(ANNOTATION_SUNSET).is_none();
+            let recorded = || pool["replicas"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
+            let replicas = match current {
+                Some(current) => current.replicas,
+                None if live.and_then(|pools| pools.get(name)).is_some_and(serves) => None,
+                None => recorded(),
+            };
             (name, &pool["template"], replicas)
         });
         self.apply_all(facts, &with_pools(first, others)).await
@@ -192,32 +199,44 @@ impl Children {
     /// Applies the pools of a version, and deletes the Deployments of others: under a fixed build ID, a pool may be removed.
     async fn apply_all(&self, facts: &Facts, pools: &[Version<'_>]) -> Result<bool, ClusterError> {
         let mut has_written = false;
+        let mut first: Option<String> = None;
         for version in pools {
-            has_written |= self.apply(facts, version).await?;
+            let (name, written) = self.apply(facts, version, first.as_ref()).await?;
+            first.get_or_insert(name);
+            has_written |= written;
         }
-        let is_known = |name: &str| pools.iter().any(|version| version.pool.unwrap_or_default() == name);
         let live =
             pools.first().and_then(|version| self.deployments.get(version.build)).into_iter().flatten();
-        for (_, live) in live.filter(|(name, live)| !is_known(name) && !live.meta.terminating) {
-            self.cluster.delete(Target::of(Kind::Deployment, &live.meta)).await?;
-            has_written = true;
+        let is_known = |name: &str| pools.iter().any(|version| version.pool.unwrap_or_default() == name);
+        let (known, removed): (Vec<_>, Vec<_>) = live.partition(|(name, _)| is_known(name));
+        // The others take over their task queues first.
+        if !has_written && known.iter().all(|(_, live)| is_rolled_out(live)) {
+            for (_, live) in removed.iter().filter(|(_, live)| !live.meta.terminating) {
+                self.cluster.delete(Target::of(Kind::Deployment, &live.meta)).await?;
+            }
         }
         Ok(has_written)
     }
 
-    async fn apply(&self, facts: &Facts, version: &Version<'_>) -> Result<bool, ClusterError> {
-        let rendered = version.rendered();
-        // A version without other pools may have had them before.
-        let live =
-            self.deployments.get(version.build).and_then(|pools| pools.get(version.pool.unwrap_or_default()));
-        let Some(live) = live else {
-            self.make(facts, version, &rendered).await?;
-            return Ok(true);
+    /// Applies a pool of a version whose first Deployment has this name. Returns its name, and true if it wrote something.
+    async fn apply(
+        &self,
+        facts: &Facts,
+        version: &Version<'_>,
+        first: Option<&String>,
+    ) -> Result<(String, bool), ClusterError> {
+        let pool = version.pool.unwrap_or_default();
+        let Some(live) = self.deployments.get(version.build).and_then(|pools| pools.get(pool)) else {
+            return Ok((self.make(facts, version, &version.rendered(), first).await?, true));
         };
-        if live.meta.terminating {
-            return Ok(true);
-        }
         let (meta, live) = (&live.meta, &live.object);
+        let name = meta.name.clone();
+        if meta.terminating {
+            return Ok((name, true));
+        }
+        // The selector cannot be changed: under a fixed build ID, the version may have had other pools.
+        let selected = live["spec"]["selector"]["matchLabels"].get(LABEL_POOL).map(|_| pool);
+        let rendered = Version { pool: selected, ..*version }.rendered();
         // While the state in Temporal is unknown, the new connection may be wrong: with a misspelled address, or that of
         // another server, the workers of every version would stop polling.
         let is_found = facts.described().is_some();
@@ -243,7 +262,7 @@ impl Children {
             if is_found {
                 self.compared.note(meta, meta.generation);
             }
-            return Ok(false);
+            return Ok((name, false));
         }
         let target = Target::of(Kind::Deployment, meta);
         let written = self.cluster.patch(target, Part::Main, ops).await?;
@@ -251,7 +270,7 @@ impl Children {
             let written = Meta::read(&written);
             self.compared.note(&written, written.generation);
         }
-        Ok(true)
+        Ok((name, true))
     }
 
     async fn make(
@@ -259,10 +278,15 @@ impl Children {
         facts: &Facts,
         version: &Version<'_>,
         rendered: &render::Rendered,
-    ) -> Result<(), ClusterError> {
+        first: Option<&String>,
+    ) -> Result<String, ClusterError> {
         let mut refusal = None;
         let pool = version.pool.unwrap_or_default();
-        for name in pool_deployment_names(&facts.name, version.build, pool) {
+        let names = match first {
+            Some(first) => vec![format!("{first}-{pool}")],
+            None => deployment_names(&facts.name, version.build),
+        };
+        for name in names {
             match self.cluster.create(Kind::Deployment, rendered.manifest(version, &name)).await {
                 // The name is in use: by another object, or by a Deployment that Windlass has just created. The next
                 // reconcile finds the latter by its label.
@@ -274,11 +298,11 @@ impl Children {
                         && labels[LABEL_BUILD_ID] == version.build.as_str()
                         && labels[LABEL_POOL].as_str().unwrap_or_default() == pool
                     {
-                        return Ok(());
+                        return Ok(name);
                     }
                     refusal = Some(format!("Deployment {name} already exists and belongs to another owner"));
                 }
-                made => return made.map(drop),
+                made => return made.map(|_| name),
             }
         }
         let object = format!("the Deployment of {}", version.build);
@@ -337,6 +361,15 @@ impl Children {
         }
         Ok(())
     }
+}
+
+/// True if all pods of a Deployment are of its template and available.
+fn is_rolled_out(live: &ObservedObject) -> bool {
+    let (object, count) = (&live.object, |value: &Value| value.as_i64().unwrap_or_default());
+    let (status, replicas) = (&object["status"], count(&object["spec"]["replicas"]));
+    count(&status["observedGeneration"]) >= live.meta.generation
+        && count(&status["updatedReplicas"]) >= replicas
+        && count(&status["availableReplicas"]) >= replicas
 }
 
 fn number(revision: &ObservedObject) -> Option<i64> {

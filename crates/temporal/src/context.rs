@@ -31,6 +31,8 @@ const BETWEEN_SCALE_DOWNS: Duration = Duration::from_mins(5);
 const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
 /// The least time between two counts of a draining version's workflows that are only for display.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(25);
+/// How long a version that is to be scaled down waits for the deletion of its other objects.
+pub(crate) const RESOURCES_PATIENCE: Duration = Duration::from_mins(1);
 /// The most entries in each cache below; a full one is cleared.
 const MOST: usize = 50_000;
 
@@ -154,6 +156,21 @@ impl Context {
     /// True if a version's workflows may be counted for display now; then false for a while.
     pub(crate) fn count_is_due(&self, uid: &str, build: &BuildId) -> bool {
         self.is_due(("count", uid.to_owned(), build.clone()), BETWEEN_COUNTS)
+    }
+
+    /// True if a version has waited long enough for the deletion of its other objects. The first call starts the wait.
+    pub(crate) fn has_waited_for_resources(&self, uid: &str, build: &BuildId) -> bool {
+        let what = ("resources", uid.to_owned(), build.clone());
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = monotonic();
+        let until = *due.entry(what).or_insert(now + RESOURCES_PATIENCE);
+        now >= until
+    }
+
+    /// Ends that wait: the version is needed again.
+    pub(crate) fn end_wait_for_resources(&self, uid: &str, build: &BuildId) {
+        let what = ("resources", uid.to_owned(), build.clone());
+        self.due.lock().unwrap_or_else(PoisonError::into_inner).remove(&what);
     }
 
     fn is_due(&self, what: (&'static str, String, BuildId), between: Duration) -> bool {

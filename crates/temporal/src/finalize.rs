@@ -1,5 +1,6 @@
 //! The finalizer: the deletion of a WorkerDeployment.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -7,7 +8,7 @@ use windlass_core::api::conditions::{self, RECONCILING, Truth, UP_TO_DATE};
 use windlass_kube_port::{ClusterError, Kind, Part, PatchOp, Target};
 
 use crate::api::names::{ANNOTATION_DELETE, FINALIZER};
-use crate::api::{DeletionPolicy, Reason};
+use crate::api::{DeletionPolicy, Reason, VersionResource};
 use crate::context::Context;
 use crate::observe::{self, Read};
 use crate::planner::TemporalState;
@@ -29,6 +30,9 @@ pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, C
         let message = format!("{error}; {}", now_hint(&reconcile.facts.namespace, &reconcile.facts.name));
         return report(&reconcile, Reason::Terminating, &message, LATER).await;
     }
+    // The versions keep their other objects as long as their workers, now without an owner.
+    let kinds = reconcile.kinds_in_use().await;
+    reconcile.maintain_resources(&kinds, &BTreeMap::new()).await;
     let mut next = step(&reconcile.facts, reconcile.now);
     if let Step::Take { count, .. } = &next
         && let Some(temporal) = reconcile.temporal.clone()
@@ -116,13 +120,8 @@ async fn delete_versions(
     records: &[BuildId],
 ) -> Option<String> {
     let mut refused = None;
-    let kinds = reconcile.kinds_in_use().await;
     for build in workers {
-        let deleted = match reconcile.delete_resources(&kinds, build).await {
-            Ok(()) => reconcile.children.delete(build).await,
-            refused => refused,
-        };
-        match deleted {
+        match reconcile.children.delete(build).await {
             Ok(()) if reconcile.facts.delete_now => reconcile.delete_record(build, true).await,
             Ok(()) | Err(ClusterError::Conflict { .. } | ClusterError::NotFound { .. }) => {}
             Err(error) => {
@@ -188,10 +187,16 @@ async fn finish(reconcile: &Reconcile<'_>) -> Result<Duration, ClusterError> {
             forget_deployment(reconcile).await;
         }
         DeletionPolicy::Retain => {
-            let kinds = reconcile.kinds_in_use().await;
-            if !reconcile.retain_resources(&kinds).await? && !reconcile.facts.delete_now {
-                let message = "waiting for the objects of spec.perVersion to be listed without an owner";
-                return report(reconcile, Reason::Terminating, message, SOON).await;
+            let of_versions =
+                reconcile.facts.versions.values().flat_map(|version| version.resources.iter().flatten());
+            let problem = of_versions.filter(|resource| !resource.applied).map(|resource| {
+                let VersionResource { kind, name, message, .. } = resource;
+                format!("{kind} {name} cannot be kept yet: {message}")
+            });
+            if let Some(problem) = problem.into_iter().next().filter(|_| !reconcile.facts.delete_now) {
+                let message =
+                    format!("{problem}; {}", now_hint(&reconcile.facts.namespace, &reconcile.facts.name));
+                return report(reconcile, Reason::Terminating, &message, SOON).await;
             }
         }
     }

@@ -196,11 +196,11 @@ fn workers(facts: &Facts, build: &BuildId, pool: &str, meta: &Meta, live: &Value
     let declared = match pool {
         "" => facts.spec.replicas,
         // The workers of a pool that the spec no longer has keep their replicas.
-        pool => facts.spec.pools.iter().find(|of| of.name == pool).map_or(Some(1), replicas),
+        pool => facts.spec.pools.iter().find(|of| of.name == pool).and_then(replicas),
     };
     PoolWorkers {
         pool: pool.to_owned(),
-        is_autoscaled: declared.is_none(),
+        declared,
         name: meta.name.clone(),
         template_hash: text(ANNOTATION_TEMPLATE_HASH).or_else(from_rendering),
         revision: text(ANNOTATION_REVISION),

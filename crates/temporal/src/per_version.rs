@@ -7,7 +7,6 @@ use sha2::{Digest, Sha256};
 use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
 use windlass_core::observed::ObservedResource;
 use windlass_core::revision::hash::hex;
-use windlass_kube_port::PatchOp;
 
 use crate::api::names::{ANNOTATION_RENDERED, LABEL_BUILD_ID, LABEL_WORKERS};
 use crate::api::{VersionResource, WorkerDeploymentSpec};
@@ -47,7 +46,7 @@ impl std::str::FromStr for GroupKind {
         let (kind, group) = text.split_once('.').unwrap_or((text, ""));
         let is_kind = kind.starts_with(|c: char| c.is_ascii_uppercase())
             && kind.chars().all(|c| c.is_ascii_alphanumeric());
-        if !is_kind || (text.contains('.') && group.is_empty()) {
+        if !is_kind || group.is_empty() {
             return Err(format!(
                 "{text:?} is not a kind and its group, such as HorizontalPodAutoscaler.autoscaling"
             ));
@@ -132,29 +131,20 @@ impl Resource {
         }
     }
 
-    /// The patch operations that make a live object match. `compared`: true if it has not changed since Windlass wrote it.
+    /// True if a live object has everything that the manifest sets. `compared`: true if it has not changed since Windlass
+    /// wrote it.
     #[must_use]
-    pub fn differences(&self, live: &ObservedResource, compared: bool) -> Vec<PatchOp> {
-        let Some(wanted) = self.manifest.as_object() else { return Vec::new() };
-        let content = || wanted.iter().filter(|(field, _)| !matches!(field.as_str(), "apiVersion" | "kind"));
-        let rendered = live.meta.annotation(ANNOTATION_RENDERED);
-        let is_current = rendered == self.manifest["metadata"]["annotations"][ANNOTATION_RENDERED].as_str();
-        if is_current && (compared || content().all(|(field, value)| covers(&live.object[field], value))) {
-            return Vec::new();
-        }
-        let merged = |field: &str| {
-            let mut fields = live.object["metadata"][field].as_object().cloned().unwrap_or_default();
-            fields.extend(self.manifest["metadata"][field].as_object().cloned().unwrap_or_default());
-            PatchOp::set(format!("/metadata/{field}"), Value::Object(fields))
-        };
-        let mut ops = vec![merged("labels"), merged("annotations")];
-        ops.push(PatchOp::set(
-            "/metadata/ownerReferences",
-            self.manifest["metadata"]["ownerReferences"].clone(),
-        ));
-        let others = content().filter(|(field, _)| *field != "metadata");
-        ops.extend(others.map(|(field, value)| PatchOp::set(format!("/{field}"), value.clone())));
-        ops
+    pub fn matches(&self, live: &ObservedResource, compared: bool) -> bool {
+        let is_current = live.meta.annotation(ANNOTATION_RENDERED) == self.hash();
+        let content = self.manifest.as_object().into_iter().flatten();
+        let mut content = content.filter(|(field, _)| !matches!(field.as_str(), "apiVersion" | "kind"));
+        is_current && (compared || content.all(|(field, value)| covers(&live.object[field], value)))
+    }
+
+    /// The hash of the manifest, which the object has in an annotation.
+    #[must_use]
+    pub fn hash(&self) -> Option<&str> {
+        self.manifest["metadata"]["annotations"][ANNOTATION_RENDERED].as_str()
     }
 }
 
@@ -165,47 +155,42 @@ pub fn mark(object: &Value) -> i64 {
     digest.iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))
 }
 
-/// Checks the manifests of a spec.
-pub fn check(facts: &Facts) -> Result<(), String> {
-    let place = Place { facts, build: &facts.target.build, deployment: &facts.name };
+/// Renders the manifests of a version.
+pub fn rendered(place: Place<'_>) -> Result<Vec<Resource>, String> {
     let mut known = BTreeSet::new();
-    for (index, manifest) in facts.spec.per_version.iter().enumerate() {
-        let resource = render(index, manifest, place)?;
+    let mut all = Vec::new();
+    for (index, manifest) in place.facts.spec.per_version.iter().enumerate() {
+        let resource = render(&format!("spec.perVersion[{index}]"), manifest, place)?;
         if !known.insert((resource.type_.group_kind(), resource.name.clone())) {
             return Err(format!(
                 "spec.perVersion[{index}]: another {} has the same name; set metadata.name to make them differ",
                 resource.type_.kind
             ));
         }
+        all.push(resource);
     }
-    Ok(())
+    Ok(all)
 }
 
-/// Renders the manifests of a version.
-pub fn rendered(spec: &WorkerDeploymentSpec, place: Place<'_>) -> Result<Vec<Resource>, String> {
-    spec.per_version.iter().enumerate().map(|(index, manifest)| render(index, manifest, place)).collect()
-}
-
-fn render(index: usize, manifest: &Value, place: Place<'_>) -> Result<Resource, String> {
-    let at = format!("spec.perVersion[{index}]");
+fn render(at: &str, manifest: &Value, place: Place<'_>) -> Result<Resource, String> {
     let (type_, facts) = (Type::of(manifest), place.facts);
     let mut filled = manifest.clone();
-    fill(&mut filled, &at, place)?;
+    if let Some(spec) = filled.get_mut("spec") {
+        fill_targets(spec, &format!("{at}.spec"), &facts.spec)?;
+    }
+    let names_deployment =
+        manifest["metadata"]["name"].as_str().is_some_and(|name| name.contains("{{deployment}}"));
+    fill(&mut filled, at, place)?;
     let given = filled.as_object_mut().and_then(|fields| {
         fields.remove("status");
         fields.remove("metadata")
     });
     let given = given.unwrap_or_else(|| json!({}));
-    check_metadata(&given, &at, &facts.namespace)?;
-    if let Some(spec) = filled.get_mut("spec") {
-        fill_targets(spec, &format!("{at}.spec"), place.deployment)?;
-    }
+    check_metadata(&given, at, &facts.namespace)?;
     let own = json!({LABEL_WORKERS: facts.name, LABEL_BUILD_ID: place.build.as_str()});
     if let Some(selector) = filled.pointer_mut("/spec/selector/matchLabels").filter(|s| **s == json!({})) {
         *selector = own.clone();
     }
-    let names_deployment =
-        manifest["metadata"]["name"].as_str().is_some_and(|name| name.contains("{{deployment}}"));
     let name = match given["name"].as_str() {
         None | Some("") => place.deployment.to_owned(),
         Some(name) if names_deployment => name.to_owned(),
@@ -218,14 +203,18 @@ fn render(index: usize, manifest: &Value, place: Place<'_>) -> Result<Resource, 
     };
     let mut labels = own;
     labels[LABEL_MANAGED_BY] = json!(MANAGER);
-    let owner = json!({
-        "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment", "name": facts.name, "uid": facts.uid,
-        "controller": true,
-    });
     filled["metadata"] = json!({
         "name": name, "namespace": facts.namespace, "labels": with("labels", labels),
-        "annotations": with("annotations", Value::Null), "ownerReferences": [owner],
+        "annotations": with("annotations", Value::Null),
     });
+    // While the WorkerDeployment is deleted, its versions still need them: with an owner, a foreground deletion would take
+    // them first.
+    if facts.deleted_at.is_none() {
+        filled["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment", "name": facts.name, "uid": facts.uid,
+            "controller": true,
+        }]);
+    }
     let digest = hex(&Sha256::digest(filled.to_string())[..8]);
     filled["metadata"]["annotations"][ANNOTATION_RENDERED] = json!(digest);
     Ok(Resource { type_, name, manifest: filled })
@@ -256,8 +245,11 @@ fn substituted(text: &str, at: &str, place: Place<'_>) -> Result<String, String>
     while let Some((before, after)) = rest.split_once("{{") {
         filled.push_str(before);
         // Only a word is a placeholder: other templates, such as those of alerts, also use braces.
-        let word = after.split_once("}}").filter(|(word, _)| word.chars().all(|c| c.is_ascii_alphanumeric()));
-        let Some((word, after)) = word else {
+        let is_word = |text: &str| {
+            let word = text.trim().trim_start_matches('.');
+            !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric())
+        };
+        let Some((word, after)) = after.split_once("}}").filter(|(word, _)| is_word(word)) else {
             filled.push_str("{{");
             rest = after;
             continue;
@@ -298,35 +290,49 @@ fn check_metadata(metadata: &Value, at: &str, namespace: &str) -> Result<(), Str
     }
 }
 
-/// True if a target is the version's Deployment or that of one of its pools.
-fn refers_to(target: &Value, deployment: &str) -> bool {
-    let rest = target["name"].as_str().and_then(|name| name.strip_prefix(deployment));
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-}
-
-/// Fills in each empty `scaleTargetRef`. Another one has to refer to the version's Deployment.
-fn fill_targets(value: &mut Value, at: &str, deployment: &str) -> Result<(), String> {
+/// Fills in each empty `scaleTargetRef`. Another one has to refer to a Deployment of the version.
+fn fill_targets(value: &mut Value, at: &str, spec: &WorkerDeploymentSpec) -> Result<(), String> {
     match value {
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                fill_targets(item, &format!("{at}[{index}]"), deployment)?;
+                fill_targets(item, &format!("{at}[{index}]"), spec)?;
             }
         }
         Value::Object(fields) => {
             for (field, value) in fields {
                 let at = format!("{at}.{field}");
-                if field != "scaleTargetRef" {
-                    fill_targets(value, &at, deployment)?;
-                } else if *value == json!({}) {
-                    *value = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": deployment});
-                } else if !refers_to(value, deployment) {
-                    return Err(format!(
-                        "{at}: it has to refer to the version's Deployment; set it to {{}}, or its name to {{{{deployment}}}}-POOL"
-                    ));
+                if field == "scaleTargetRef" {
+                    fill_target(value, &at, spec)?;
+                } else {
+                    fill_targets(value, &at, spec)?;
                 }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     Ok(())
+}
+
+fn fill_target(target: &mut Value, at: &str, spec: &WorkerDeploymentSpec) -> Result<(), String> {
+    if *target == json!({}) {
+        *target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "{{deployment}}"});
+    }
+    let pool = target["name"].as_str().and_then(|name| name.strip_prefix("{{deployment}}"));
+    let is_deployment = target["kind"].as_str().is_none_or(|kind| kind == "Deployment");
+    let pools = spec.pools.iter().enumerate();
+    let mut of_pools = std::iter::once((String::new(), "spec.replicas".to_owned(), spec.replicas)).chain(
+        pools.map(|(index, pool)| {
+            (format!("-{}", pool.name), format!("spec.pools[{index}].replicas"), pool.replicas)
+        }),
+    );
+    let found = pool.filter(|_| is_deployment).and_then(|pool| of_pools.find(|(suffix, ..)| suffix == pool));
+    let Some((_, field, replicas)) = found else {
+        return Err(format!(
+            "{at}: it has to refer to a Deployment of the version; set it to {{}}, or its name to {{{{deployment}}}}-POOL"
+        ));
+    };
+    match replicas {
+        Some(_) => Err(format!("{field}: the autoscaler in {at} sets it; remove {field}")),
+        None => Ok(()),
+    }
 }

@@ -2,14 +2,13 @@
 //! object uses its kind, so that an operator without such objects needs no rights to them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
 use kube::Client;
 use kube::core::GroupVersionKind;
 use kube::discovery::{Scope, pinned_kind};
-use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -34,6 +33,17 @@ pub enum Unusable {
     Permanent(String),
     /// Perhaps only now.
     Temporary(String),
+}
+
+impl Unusable {
+    /// The same with another sentence.
+    #[must_use]
+    pub fn map(self, sentence: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Permanent(text) => Self::Permanent(sentence(text)),
+            Self::Temporary(text) => Self::Temporary(sentence(text)),
+        }
+    }
 }
 
 /// A kind and the cache of its objects.
@@ -82,16 +92,27 @@ impl Resources {
                 "the operator does not manage objects of this kind; start it with --worker-resource {wanted}, or remove the manifest"
             )));
         }
-        let mut started = self.started.lock().await;
-        let kind = if let Some(kind) = started.kinds.get(type_) {
-            *kind
-        } else {
-            let kind = self.discover(type_).await?;
-            started.kinds.insert(type_.clone(), kind);
-            self.start_watch(&mut started.watches, kind);
-            kind
+        let known = self.started().kinds.get(type_).copied();
+        let kind = match known {
+            Some(kind) => kind,
+            None => self.start(type_, self.discover(type_).await?),
         };
         Ok(Watched { kind, cache: self.view.resources(kind) })
+    }
+
+    /// Starts the watch of a kind, unless it was started meanwhile.
+    fn start(&self, type_: &Type, kind: Kind) -> Kind {
+        let mut started = self.started();
+        if let Some(kind) = started.kinds.get(type_) {
+            return *kind;
+        }
+        started.kinds.insert(type_.clone(), kind);
+        self.start_watch(&mut started.watches, kind);
+        kind
+    }
+
+    fn started(&self) -> MutexGuard<'_, Started> {
+        self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn discover(&self, type_: &Type) -> Result<Kind, Unusable> {

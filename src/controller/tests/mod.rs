@@ -129,6 +129,10 @@ impl Cluster for Port {
         Ok(self.store(kind, manifest))
     }
 
+    async fn apply(&self, kind: Kind, _: Value) -> Result<Value, ClusterError> {
+        panic!("a {} is never applied", kind.name())
+    }
+
     async fn try_create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
         self.called(format!("try {} {}", kind.name(), name_of(&manifest)))?;
         Ok(manifest)

@@ -84,6 +84,10 @@ impl Cluster for DryRunCluster {
         Ok(manifest)
     }
 
+    async fn apply(&self, _: Kind, manifest: Value) -> Result<Value, ClusterError> {
+        Err(never_written(manifest["metadata"]["name"].as_str().unwrap_or_default()))
+    }
+
     async fn try_create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
         let what = format!("not checked whether the API server accepts a node's {}", kind.name());
         self.unless_unallowed(&what, Value::Null, self.inner.try_create(kind, manifest).await)

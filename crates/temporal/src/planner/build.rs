@@ -87,14 +87,6 @@ pub fn deployment_names(name: &str, build: &BuildId) -> Vec<String> {
     if plain.len() <= MAX_NAME && is_name(&plain) { vec![plain, hashed] } else { vec![hashed] }
 }
 
-/// The candidate names of a pool's Deployment: those of the version with `-<pool>`, or without it for the pool of
-/// `spec.template`.
-#[must_use]
-pub fn pool_deployment_names(name: &str, build: &BuildId, pool: &str) -> Vec<String> {
-    let names = deployment_names(name, build);
-    if pool.is_empty() { names } else { names.into_iter().map(|name| format!("{name}-{pool}")).collect() }
-}
-
 /// True if `text` is a valid DNS subdomain, which a Deployment's name has to be.
 fn is_name(text: &str) -> bool {
     text.split('.').all(|label| {

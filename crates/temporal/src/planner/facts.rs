@@ -106,8 +106,8 @@ pub struct PoolWorkers {
     pub template_hash: Option<String>,
     /// The ControllerRevision with these templates.
     pub revision: Option<String>,
-    /// True if an autoscaler sets its replicas.
-    pub is_autoscaled: bool,
+    /// The replicas that the spec sets; `None`: an autoscaler sets them.
+    pub declared: Option<i32>,
     /// `spec.replicas`.
     pub replicas: i32,
     /// `status.readyReplicas`.
@@ -143,7 +143,7 @@ impl PoolWorkers {
     /// True if its autoscaler has scaled it to zero.
     #[must_use]
     pub fn are_scaled_to_zero(&self) -> bool {
-        self.is_autoscaled && self.replicas == 0 && !self.is_sunset && !self.is_terminating
+        self.declared.is_none() && self.replicas == 0 && !self.is_sunset && !self.is_terminating
     }
 }
 
@@ -158,6 +158,12 @@ impl Workers {
     #[must_use]
     pub fn pools(&self) -> &[PoolWorkers] {
         &self.0
+    }
+
+    /// The Deployment of `spec.template`.
+    #[must_use]
+    pub fn main(&self) -> Option<&PoolWorkers> {
+        self.0.first().filter(|pool| pool.pool.is_empty())
     }
 
     /// The first Deployment.
@@ -312,10 +318,15 @@ impl Facts {
     }
 
     /// The pools of a version that need workers. A pool that its autoscaler has scaled to zero needs none if Temporal knows
-    /// the version: the autoscaler will scale it up when tasks arrive.
+    /// the version: the autoscaler will scale it up when tasks arrive. Neither does a further pool for which the spec sets 0.
     pub fn pools_in_need<'a>(&'a self, version: &'a Version) -> impl Iterator<Item = &'a PoolWorkers> {
         let pools = version.workers.iter().flat_map(Workers::pools);
-        pools.filter(|pool| version.listed.is_none() || !pool.are_scaled_to_zero())
+        let is_registered = version.listed.is_some() || version.was_listed();
+        pools.filter(move |pool| {
+            let is_off = pool.declared == Some(0) && pool.replicas == 0 && !pool.pool.is_empty();
+            let will_scale_up = is_registered && pool.are_scaled_to_zero();
+            !is_off && !will_scale_up
+        })
     }
 
     /// True if autoscalers have scaled all pools of a version to zero that Temporal knows.

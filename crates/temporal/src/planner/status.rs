@@ -346,16 +346,17 @@ fn ready(facts: &Facts) -> (Truth, Reason, String) {
     if serving.peek().is_none() {
         return (Truth::False, Reason::NotStarted, "no version of this object receives tasks".to_owned());
     }
-    let is_short = |version: &Version| {
-        let is_short = |pool: &PoolWorkers| pool.replicas == 0 || pool.ready < pool.replicas;
-        version.workers.is_none() || facts.pools_in_need(version).any(is_short)
-    };
-    match serving.find(|version| is_short(version)) {
-        None => (Truth::True, Reason::WorkersReady, String::new()),
-        Some(version) => {
-            let (ready, of) = version.workers.as_ref().map_or((0, 0), |w| (w.ready(), w.replicas()));
-            let values = format!("{ready} of {of} workers of {} are ready", version.build);
-            (Truth::False, Reason::WorkersNotReady, values)
+    let shortage = |version: &Version| {
+        if version.workers.is_none() {
+            return Some(format!("0 of 0 workers of {} are ready", version.build));
         }
+        let is_short = |pool: &&PoolWorkers| pool.replicas == 0 || pool.ready < pool.replicas;
+        let pool = facts.pools_in_need(version).find(is_short)?;
+        let of = if pool.pool.is_empty() { String::new() } else { format!(" in pool {}", pool.pool) };
+        Some(format!("{} of {} workers of {}{of} are ready", pool.ready, pool.replicas, version.build))
+    };
+    match serving.find_map(shortage) {
+        None => (Truth::True, Reason::WorkersReady, String::new()),
+        Some(sentence) => (Truth::False, Reason::WorkersNotReady, sentence),
     }
 }

@@ -42,9 +42,8 @@ pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>)
     let target = &facts.target.build;
     let version = facts.target_version();
     if let Some(version) = version.filter(|version| version.listed.is_some()) {
-        // Each pool needs a poller. To which pool one belongs is not known.
-        let needed = facts.pools_in_need(version).count();
-        if needed == 0 || version.pollers.is_some_and(|pollers| pollers as usize >= needed) {
+        // To which pool a poller belongs is not known.
+        if version.pollers.is_some_and(|pollers| pollers > 0) || facts.is_scaled_to_zero(version) {
             return Next::Done;
         }
         let message = format!("waiting for the workers of {target} to poll Temporal");

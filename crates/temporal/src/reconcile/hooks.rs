@@ -25,7 +25,7 @@ impl Reconcile<'_> {
             (None, Some(port)) => port.check(&HookedObject::facts(&self.facts), &self.facts.spec.hooks).await,
         };
         let Err(refused) = checked else { return };
-        self.hooks_accepted = false;
+        self.is_accepted = false;
         if let HooksRejected::Permanent(sentence) = &refused {
             let cause = format!("{}/{sentence}", self.facts.generation);
             self.record_event(Event::warning(Reason::InvalidSpec, cause, sentence.clone()));
@@ -44,7 +44,7 @@ impl Reconcile<'_> {
 
     /// Updates the tasks that have not started to match the hooks of the spec. True if the plan changed.
     pub(super) fn follow_hooks(&self, plan: &mut Plan) -> bool {
-        self.hooks_accepted && plan.target_hash == self.facts.target.hash && hooks::follow(&self.facts, plan)
+        self.is_accepted && plan.target_hash == self.facts.target.hash && hooks::follow(&self.facts, plan)
     }
 
     /// Continues past a failed hook whose failure policy is Continue, with an event. True if it did.

@@ -78,8 +78,8 @@ async fn run(mut state: Reconcile<'_>) -> Result<Duration, ClusterError> {
         Ok(plan) => plan,
         Err(sentence) => return state.fail_unreadable_plan(&sentence).await,
     };
-    let is_new = state.check(plan.as_ref()).await;
-    state.check_resources(is_new).await;
+    state.check(plan.as_ref()).await;
+    state.check_resources().await;
     state.check_hooks().await;
     state.obey_restart();
     let requests = state.requests();

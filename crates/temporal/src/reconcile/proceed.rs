@@ -64,7 +64,7 @@ impl Reconcile<'_> {
         let mut next = None;
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             // An obsolete plan does nothing until it is superseded.
-            if plan.target_hash == self.facts.target.hash && self.hooks_accepted {
+            if plan.target_hash == self.facts.target.hash && self.is_accepted {
                 self.restore_ramp(plan).await;
                 next = self.advance(plan, &mut status).await;
             }

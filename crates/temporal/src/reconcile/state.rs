@@ -54,8 +54,8 @@ pub(crate) struct Reconcile<'a> {
     pub temporal: Option<Arc<dyn Temporal>>,
     pub recorder: EventBuffer,
     pub now: DateTime<Utc>,
-    /// False if the hooks of the spec are invalid, or could not be checked.
-    pub hooks_accepted: bool,
+    /// False if the hooks or manifests of the spec are invalid, or the hooks could not be checked: no rollout continues.
+    pub is_accepted: bool,
     pub retry_after: Option<Duration>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Reconcile<'a> {
             temporal: port.ok(),
             recorder: EventBuffer::default(),
             now,
-            hooks_accepted: true,
+            is_accepted: true,
             retry_after,
         }
     }
@@ -96,8 +96,8 @@ impl<'a> Reconcile<'a> {
     }
 
     /// Checks with a dry run that the API server accepts the target, until its Deployment exists. A failed check delays
-    /// no other version: retiring one may free quota. True if the target was checked.
-    pub(super) async fn check(&mut self, plan: Option<&Plan>) -> bool {
+    /// no other version: retiring one may free quota.
+    pub(super) async fn check(&mut self, plan: Option<&Plan>) {
         let is_begun = plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
         let target = &self.facts.target;
         let exists =
@@ -105,28 +105,27 @@ impl<'a> Reconcile<'a> {
                 is_begun || (!w.is_terminating() && w.template_hash() == Some(&target.template_hash))
             });
         if exists || self.facts.is_at_target() {
-            return false;
+            return;
         }
         let sentence = match self.children.try_target(&self.facts).await {
-            Ok(()) => return true,
+            Ok(()) => return,
             Err((field, ClusterError::Refused { message, .. })) => {
                 format!("{field}: the API server rejects it: {message}")
             }
             // The template is valid; the rollout reports the quota if it has to wait for it.
-            Err((_, error)) if error.exceeds_quota() => return true,
+            Err((_, error)) if error.exceeds_quota() => return,
             Err((field, ClusterError::Forbidden { message, .. })) => {
                 format!("{field}: the API server currently forbids it: {message}")
             }
             Err((field, error)) => {
                 self.facts.unchecked =
                     Some(format!("could not check whether the API server accepts {field}: {error}"));
-                return true;
+                return;
             }
         };
         let cause = format!("{}/{sentence}", self.facts.generation);
         self.record_event(Event::warning(Reason::InvalidSpec, cause, sentence.clone()));
         self.facts.invalid = Some(sentence);
-        true
     }
 
     /// Accepts a restart request that is later than the last accepted one and than the object's creation.

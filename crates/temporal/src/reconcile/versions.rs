@@ -1,14 +1,15 @@
 //! Maintains the versions independently of the plan: their workers and their retirement.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use windlass_engine::Plan;
 use windlass_kube_port::{ClusterError, Event};
 
-use super::resources::Kinds;
+use super::resources::{Fate, Kinds};
 use super::state::Reconcile;
 use crate::api::{Reason, VersionState};
+use crate::context::RESOURCES_PATIENCE;
 use crate::observe;
 use crate::planner::sunset::{Act, Making, NeededVersions, act, drained_since, is_contested};
 use crate::planner::{Workers, routing};
@@ -26,6 +27,8 @@ enum VersionOutcome {
     Idle,
     /// Check again after this time.
     Requeue(Duration),
+    /// It may be due to be retired: check again after this time.
+    Undecided(Duration),
     /// It is scaled down or deleted, or will be as soon as its other objects are deleted.
     Retiring,
     /// The version no longer exists.
@@ -57,11 +60,11 @@ impl Reconcile<'_> {
         let is_rejected = self.facts.status.rejected.is_some();
         let wanted = NeededVersions {
             target: planned.is_some() || (self.facts.is_at_target() && !is_rejected),
-            planned: planned.map(|plan| (&target, Making::of(&self.facts, plan, self.hooks_accepted))),
+            planned: planned.map(|plan| (&target, Making::of(&self.facts, plan, self.is_accepted))),
         };
         let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
         let kinds = self.kinds_in_use().await;
-        let (mut forgotten, mut retiring) = (Vec::new(), BTreeSet::new());
+        let (mut forgotten, mut fates) = (Vec::new(), BTreeMap::new());
         let mut pending: Option<Duration> = None;
         let soonest = |pending: Option<Duration>, next| Some(pending.map_or(next, |other| other.min(next)));
         for build in builds {
@@ -70,7 +73,11 @@ impl Reconcile<'_> {
                 Ok(VersionOutcome::Requeue(next)) => pending = soonest(pending, next),
                 Ok(VersionOutcome::Retiring) => {
                     pending = soonest(pending, MOVING);
-                    retiring.insert(build);
+                    fates.insert(build, Fate::Delete);
+                }
+                Ok(VersionOutcome::Undecided(next)) => {
+                    pending = soonest(pending, next);
+                    fates.insert(build, Fate::Keep);
                 }
                 Ok(VersionOutcome::Gone) => {
                     self.cx.is_deleted(&self.facts.uid, &build);
@@ -80,10 +87,11 @@ impl Reconcile<'_> {
                 Err(error) => {
                     pending = soonest(pending, MOVING);
                     self.report_failure(&build, &error);
+                    fates.insert(build, Fate::Keep);
                 }
             }
         }
-        if let Some(next) = self.maintain_resources(&kinds, &retiring).await {
+        if let Some(next) = self.maintain_resources(&kinds, &fates).await {
             pending = soonest(pending, next);
         }
         (forgotten, pending)
@@ -114,9 +122,17 @@ impl Reconcile<'_> {
         }
         let is_retired = matches!(next, Act::ScaleDown | Act::DeleteWorkers);
         if is_retired && self.has_resources(kinds, build) {
-            return Ok(VersionOutcome::Retiring);
+            if !self.cx.has_waited_for_resources(&self.facts.uid, build) {
+                return Ok(VersionOutcome::Retiring);
+            }
+            let note = format!(
+                "objects of {build} still exist {} s after Windlass deleted them; it is scaled down anyway",
+                RESOURCES_PATIENCE.as_secs()
+            );
+            self.record_event(Event::warning(Reason::ApplyFailed, note.clone(), note));
         }
         if next == Act::Serve {
+            self.cx.end_wait_for_resources(&self.facts.uid, build);
             self.count_for_people(build).await;
         }
         match next {
@@ -161,7 +177,7 @@ impl Reconcile<'_> {
             Act::Forget => return Ok(VersionOutcome::Gone),
             Act::Count => {
                 let has_failed = self.facts.versions[build].uncounted.is_some();
-                return Ok(VersionOutcome::Requeue(if has_failed { COUNT_AGAIN } else { MOVING }));
+                return Ok(VersionOutcome::Undecided(if has_failed { COUNT_AGAIN } else { MOVING }));
             }
             Act::Leave => {}
         }

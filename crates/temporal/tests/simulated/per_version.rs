@@ -26,6 +26,8 @@ fn budget() -> Value {
 
 fn with(manifests: &[Value]) -> Value {
     let mut spec = spec("v1");
+    // Autoscalers set them.
+    spec.as_object_mut().unwrap().remove("replicas");
     spec["perVersion"] = json!(manifests);
     spec
 }
@@ -101,7 +103,7 @@ async fn change_of_a_manifest_reaches_all_versions_in_place() {
     let rollouts = s.status()["history"].as_array().unwrap().len();
     let mut changed = scaled_object();
     changed["spec"]["maxReplicaCount"] = 9.into();
-    s.patch(json!({"spec": {"perVersion": [changed]}})).await;
+    s.patch(json!({"spec": {"perVersion": [changed.clone()]}})).await;
     let all_have = |s: &Stage, most: &Value| {
         [&v1, &v2].iter().all(|build| scaled(s, build).unwrap()["spec"]["maxReplicaCount"] == *most)
     };
@@ -109,6 +111,15 @@ async fn change_of_a_manifest_reaches_all_versions_in_place() {
     for (before, build) in before.iter().zip([&v1, &v2]) {
         assert_eq!(before["metadata"]["uid"], scaled(&s, build).unwrap()["metadata"]["uid"]);
     }
+    // What a manifest no longer sets is removed.
+    let paused =
+        |s: &Stage| scaled(s, &v1).unwrap()["metadata"]["annotations"]["autoscaling.keda.sh/paused"].clone();
+    let mut pausing = changed.clone();
+    pausing["metadata"]["annotations"] = json!({"autoscaling.keda.sh/paused": "true"});
+    s.patch(json!({"spec": {"perVersion": [pausing]}})).await;
+    s.until("it is paused", |s| paused(s) == "true").await;
+    s.patch(json!({"spec": {"perVersion": [changed]}})).await;
+    s.until("it is not paused", |s| paused(s).is_null()).await;
     // A person's edit is undone.
     let edit = Patch::Merge(json!({"spec": {"maxReplicaCount": 50}}));
     let name = format!("{NAME}-{v1}");
@@ -159,7 +170,15 @@ async fn bad_manifest_is_named_and_what_runs_stays() {
         ),
         (
             edited(&|m| m["spec"]["scaleTargetRef"] = json!({"name": "invoices"})),
-            "spec.perVersion[0].spec.scaleTargetRef: it has to refer to the version's Deployment; set it to {}, or its name to {{deployment}}-POOL",
+            "spec.perVersion[0].spec.scaleTargetRef: it has to refer to a Deployment of the version; set it to {}, or its name to {{deployment}}-POOL",
+        ),
+        (
+            edited(&|m| m["spec"]["scaleTargetRef"] = json!({"name": "{{deployment}}-gpu"})),
+            "spec.perVersion[0].spec.scaleTargetRef: it has to refer to a Deployment of the version",
+        ),
+        (
+            edited(&|m| m["spec"]["query"] = "{{ .DeploymentName }}".into()),
+            "spec.perVersion[0].spec.query: there is no placeholder {{ .DeploymentName }}",
         ),
         (
             edited(&|m| m["metadata"]["finalizers"] = json!(["a/b"])),
@@ -206,7 +225,8 @@ async fn object_of_another_owner_is_left_alone_and_named() {
     let other = serde_json::from_value(other).unwrap();
     s.api("ScaledObject").create(&PostParams::default(), &other).await.unwrap();
     s.patch(json!({"spec": {"perVersion": [scaled_object()]}})).await;
-    s.until("it is named", |s| problem(s, &v1).contains("already exists and belongs to another owner")).await;
+    s.until("it is named", |s| problem(s, &v1).contains("already exists, and Windlass did not create it"))
+        .await;
     s.until_current(&v1).await;
     assert!(s.message("Reconciling").contains("is not applied"), "{}", s.message("Reconciling"));
     assert!(scaled(&s, &v1).unwrap()["metadata"]["ownerReferences"].is_null());
@@ -214,9 +234,7 @@ async fn object_of_another_owner_is_left_alone_and_named() {
 
 #[tokio::test(start_paused = true)]
 async fn version_scaled_to_zero_by_its_autoscaler_does_not_delay_the_rollout() {
-    let mut scaled = with(&[scaled_object()]);
-    scaled.as_object_mut().unwrap().remove("replicas");
-    let (s, v1) = Stage::running(scaled).await;
+    let (s, v1) = Stage::running(with(&[scaled_object()])).await;
     s.temporal.start(&deployment(), "long", None, 99.0);
     let v2 = s.roll_to("v2").await;
     s.until("v2 ramps", |s| s.status()["rampPercent"] == 5).await;
@@ -254,4 +272,76 @@ async fn objects_follow_the_deletion_policy() {
         assert_eq!(left.is_some(), policy == "Retain", "{policy}");
         assert!(left.is_none_or(|left| left["metadata"]["ownerReferences"][0].is_null()));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_outlive_a_foreground_deletion_until_their_version_drains() {
+    let (s, v1) = Stage::running(with(&[scaled_object()])).await;
+    s.temporal.start(&deployment(), "long", None, 99.0);
+    let params = kube::api::DeleteParams::foreground();
+    s.api("WorkerDeployment").delete(NAME, &params).await.unwrap();
+    s.seconds(60).await;
+    assert!(scaled(&s, &v1).is_some_and(|object| object["metadata"]["ownerReferences"].is_null()));
+    s.temporal.end("long");
+    s.until("it is deleted", |s| s.object().is_none()).await;
+    s.until("so are its objects", |s| objects(s).is_empty()).await;
+    s.assert_no_orphans();
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_copy_labels_belong_to_their_own_owner() {
+    let (s, v1) = Stage::running(with(&[scaled_object(), budget()])).await;
+    let of = scaled(&s, &v1).unwrap();
+    let owner = json!({"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "controller": true,
+        "name": of["metadata"]["name"], "uid": of["metadata"]["uid"]});
+    let copy = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "copy", "namespace": NAMESPACE, "labels": of["metadata"]["labels"], "ownerReferences": [owner]},
+        "spec": {"maxUnavailable": 1},
+    });
+    let copy = serde_json::from_value(copy).unwrap();
+    s.api("PodDisruptionBudget").create(&PostParams::default(), &copy).await.unwrap();
+    s.seconds(60).await;
+    assert!(objects(&s).contains(&"copy".to_owned()), "{:?}", objects(&s));
+    assert_eq!(s.record(&v1)["resources"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn autoscaler_and_replicas_exclude_each_other() {
+    let (s, v1) = Stage::running(with(&[scaled_object()])).await;
+    s.patch(json!({"spec": {"replicas": 2}})).await;
+    let sentence = "spec.replicas: the autoscaler in spec.perVersion[0].spec.scaleTargetRef sets it; remove spec.replicas";
+    s.until("it is named", |s| s.message("UpToDate") == sentence).await;
+    assert_eq!(s.condition("UpToDate"), "False/InvalidSpec");
+    assert!(scaled(&s, &v1).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn manifest_that_the_api_server_rejects_is_not_applied_at_rest() {
+    let (s, v1) = Stage::running(with(&[scaled_object(), budget()])).await;
+    let before = scaled(&s, &v1);
+    let mut bad = budget();
+    bad["spec"] = json!({"minUnavailable": 1});
+    let mut changed = scaled_object();
+    changed["spec"]["maxReplicaCount"] = 9.into();
+    s.patch(json!({"spec": {"perVersion": [changed, bad]}})).await;
+    s.until("it is named", |s| {
+        s.message("UpToDate").starts_with("spec.perVersion[1]: the API server rejects it")
+    })
+    .await;
+    s.seconds(60).await;
+    assert_eq!(scaled(&s, &v1), before, "nothing of an invalid spec is applied");
+}
+
+#[tokio::test(start_paused = true)]
+async fn undeletable_object_delays_a_retirement_for_a_minute() {
+    let (s, v1) = Stage::running(with(&[scaled_object()])).await;
+    let held = Patch::Merge(json!({"metadata": {"finalizers": ["keda.sh/finalizer"]}}));
+    let name = format!("{NAME}-{v1}");
+    s.api("ScaledObject").patch(&name, &PatchParams::default(), &held).await.unwrap();
+    s.set_image("v2").await;
+    s.until("it is named", |s| problem(s, &v1).contains("its finalizers are keda.sh/finalizer")).await;
+    s.seconds(40).await;
+    assert_ne!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 0);
+    s.until("it is scaled down", |s| s.deployment_of(&v1).is_none_or(|d| d["spec"]["replicas"] == 0)).await;
 }

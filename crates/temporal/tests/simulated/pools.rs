@@ -90,9 +90,13 @@ async fn deleted_deployment_of_an_old_pool_is_created_again() {
     s.patch(json!({"spec": with_gpu("v2")})).await;
     s.until_current(&s.target().await).await;
     // The pool no longer exists in the spec; v1 keeps it, with its template and replicas.
+    let [_, gpu] = names(&v1);
+    let more = Patch::Merge(json!({"spec": {"replicas": 3}}));
     s.patch(json!({"spec": {"pools": null}})).await;
     s.until_current(&s.target().await).await;
-    let [_, gpu] = names(&v1);
+    s.api("Deployment").patch(&gpu, &PatchParams::default(), &more).await.unwrap();
+    s.seconds(60).await;
+    assert_eq!(replicas(&s, &gpu), Some(3));
     let image = |s: &Stage| {
         let found = s.deployments().into_iter().find(|live| live["metadata"]["name"] == gpu.as_str());
         found.map(|live| live["spec"]["template"]["spec"]["containers"][0]["image"].clone())
