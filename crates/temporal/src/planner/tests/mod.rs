@@ -1,5 +1,6 @@
 //! Table tests of the planner's decisions.
 
+mod evacuate;
 mod hooks;
 mod names;
 mod routing;
