@@ -70,10 +70,22 @@ fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {
     if task.type_ == TaskType::AwaitApproval.as_ref() {
         chain.offer("approve the hook", format!("windlass approve {target}"));
     }
+    let is_evacuation = report.evacuation.is_some();
     if task.state == TaskState::Failed {
-        let what = if task.hook.is_empty() { "gate" } else { "hook" };
+        let what = match (is_evacuation, task.hook.is_empty()) {
+            (true, _) => "evacuation",
+            (false, true) => "gate",
+            (false, false) => "hook",
+        };
         chain.offer(&format!("retry the {what}"), format!("windlass retry {target}"));
         chain.offer("skip the task", format!("windlass skip {target} --task {}", task.id));
+    }
+    if task.state == TaskState::Failed && is_evacuation {
+        chain.offer(
+            "end the evacuation; workflows that have moved stay there",
+            format!("windlass abort {target}"),
+        );
+    } else if task.state == TaskState::Failed {
         chain.offer("roll back to the previous build ID", format!("windlass rollback {target}"));
         chain.offer("abort this version", format!("windlass abort {target}"));
     }
