@@ -129,7 +129,7 @@ pub struct EvacuationStatus {
     /// The number of workflows that the latest batch could not move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<i64>,
-    /// What the evacuation waits for, or how it ended.
+    /// The condition that the evacuation waits for, or its outcome.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

@@ -72,7 +72,7 @@ impl Reconcile<'_> {
             let reason = "the evacuation of this batch has ended";
             match temporal.stop_batch(&id, reason, &self.facts.identity).await {
                 Ok(()) => {}
-                Err(error) => message = format!("{why}; could not stop batch {id}, which goes on: {error}"),
+                Err(error) => message = format!("{why}; could not stop batch {id}, which continues: {error}"),
             }
         }
         let event = if ending == Ending::Aborted {
