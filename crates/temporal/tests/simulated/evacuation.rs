@@ -86,7 +86,7 @@ async fn evacuation_moves_workflows_with_one_batch_and_drains_the_version() {
     }
     s.until("v1 is retired", |s| s.record(&v1).is_null() && s.deployment_of(&v1).is_none()).await;
     s.seconds(60).await;
-    assert_eq!(batches(&s).len(), 1, "the request is used up");
+    assert_eq!((batches(&s).len(), phase(&s)), (1, json!("Complete")), "the request is used up");
     s.assert_no_orphans();
 }
 
@@ -274,6 +274,7 @@ async fn query_moves_only_the_selected_workflows() {
     let message = s.status()["evacuation"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("WorkflowType ! 'x'"), "{message}");
     assert_eq!((batches(&s).len(), s.status()["rejected"].clone()), (1, Value::Null));
+    assert_eq!((s.events("EvacuationFailed"), s.events("RolloutFailed")), (1, 0));
     assert_eq!(s.condition("UpToDate"), "True/Applied");
 }
 
@@ -299,7 +300,9 @@ async fn impossible_evacuation_is_refused_with_a_message() {
         s.until(words, |s| s.status()["evacuation"]["message"].as_str().is_some_and(|m| m.contains(words)))
             .await;
         assert_eq!(phase(&s), "Refused", "{words}");
+        let described = s.temporal.describes();
         s.seconds(40).await;
+        assert!(s.temporal.describes() - described < 20, "{words}: the object is at rest");
         assert_eq!(s.events("EvacuationRefused"), number + 1, "{words}: one event for each request");
     }
     assert_eq!(batches(&s), Vec::<String>::new());
