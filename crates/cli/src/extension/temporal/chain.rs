@@ -196,6 +196,30 @@ mod tests {
     }
 
     #[test]
+    fn failed_evacuation_offers_retry_skip_and_abort() {
+        let failed = json!({"status": {
+        "plan": {"recipe": "Evacuate", "tasks": [{"id": "0123456789-1", "type": "move-workflows", "state": "Failed",
+            "message": "could not move 3"}]},
+        "evacuation": {"request": "x", "phase": "Failed", "from": "1.0-z", "to": "1.1-a"},
+        "conditions": [
+            {"type": "UpToDate", "status": "True", "reason": "Applied", "lastTransitionTime": "2026-01-01T04:15:08Z"},
+            {"type": "Stalled", "status": "True", "reason": "EvacuationFailed", "message": "could not move 3",
+                "lastTransitionTime": "2026-01-01T04:15:08Z"},
+        ]}});
+        let (links, commands) = explained(&failed, None);
+        assert!(links.iter().any(|link| link.contains("workflows move from 1.0-z to 1.1-a")), "{links:?}");
+        let target = "wwd/orders -n shop";
+        for command in [
+            format!("windlass retry {target}"),
+            format!("windlass skip {target} --task 0123456789-1"),
+            format!("windlass abort {target}"),
+        ] {
+            assert!(commands.contains(&command), "{command}: {commands:?}");
+        }
+        assert!(!commands.iter().any(|command| command.starts_with("windlass rollback")), "{commands:?}");
+    }
+
+    #[test]
     fn unreachable_temporal_and_blocked_deletion_offer_remedies() {
         let away = json!({"status": {"plan": null, "conditions": [{"type": "UpToDate", "status": "Unknown",
             "reason": "TemporalUnreachable", "message": "no response",
