@@ -17,13 +17,6 @@ struct Real {
     workers: Mutex<HashMap<String, Worker>>,
 }
 
-impl Real {
-    /// A workflow ID that is unique on the server.
-    fn id(&self, id: &str) -> String {
-        format!("{}-{id}", self.stage.name)
-    }
-}
-
 #[async_trait(?Send)]
 impl Ground for Real {
     fn temporal(&self) -> Arc<dyn Temporal> {
@@ -45,13 +38,18 @@ impl Ground for Real {
 
     async fn start(&self, id: &str, queue: &str, pinned: Option<&str>) -> Result<(), String> {
         let pinned = pinned.map(|build| (self.stage.name.as_str(), build));
-        let started = self.stage.person.start("Hold", &self.id(id), queue, pinned).await;
+        let started = self.stage.person.start("Hold", &self.workflow_id(id), queue, pinned).await;
         started.map_err(|status| status.message().to_owned())
     }
 
+    /// Unique on the server.
+    fn workflow_id(&self, id: &str) -> String {
+        format!("{}-{id}", self.stage.name)
+    }
+
     async fn end(&self, id: &str) -> String {
-        self.stage.person.let_go(&self.id(id)).await.expect("a signal");
-        self.stage.person.result(&self.id(id)).await
+        self.stage.person.let_go(&self.workflow_id(id)).await.expect("a signal");
+        self.stage.person.result(&self.workflow_id(id)).await
     }
 
     async fn take_over(&self, who: &str) {

@@ -4,6 +4,7 @@
 mod agrees;
 mod credentials;
 mod deletion;
+mod evacuation;
 mod hooks;
 mod limits;
 mod lost;

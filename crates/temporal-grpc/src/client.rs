@@ -8,8 +8,8 @@ use temporalio_protos::temporal::api::{
     deployment::v1::WorkerDeploymentVersion,
     taskqueue::v1 as queues,
     workflowservice::v1::{
-        CountWorkflowExecutionsRequest, DeleteWorkerDeploymentRequest, DeleteWorkerDeploymentVersionRequest,
-        DescribeTaskQueueRequest, DescribeWorkerDeploymentRequest, DescribeWorkerDeploymentVersionRequest,
+        DeleteWorkerDeploymentRequest, DeleteWorkerDeploymentVersionRequest, DescribeTaskQueueRequest,
+        DescribeWorkerDeploymentRequest, DescribeWorkerDeploymentVersionRequest,
         SetWorkerDeploymentCurrentVersionRequest, SetWorkerDeploymentManagerRequest,
         SetWorkerDeploymentRampingVersionRequest, set_worker_deployment_manager_request::NewManagerIdentity,
         workflow_service_client::WorkflowServiceClient,
@@ -20,9 +20,9 @@ use tonic::service::{Interceptor, interceptor::InterceptedService};
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use windlass_temporal::port::{
-    BuildId, ConflictToken, DeploymentName, DescribedDeployment, DescribedVersion, GateStart, GateState,
-    Guard, Identity, Missing, Percent, Pollers, RoutingWrite, RunningWorkflows, TaskQueue, Temporal,
-    TemporalError,
+    BatchMove, BuildId, ConflictToken, DeploymentName, DescribedBatch, DescribedDeployment, DescribedVersion,
+    GateStart, GateState, Guard, Identity, Missing, Percent, PinnedWorkflows, Pollers, RoutingWrite,
+    RunningWorkflows, TaskQueue, Temporal, TemporalError, running_query,
 };
 
 use crate::channel::REQUEST_TIMEOUT;
@@ -107,26 +107,6 @@ impl GrpcTemporal {
             self.refused.store(refused, Ordering::Relaxed);
         }
         answer
-    }
-
-    async fn count(
-        &self,
-        deployment: &DeploymentName,
-        build: &BuildId,
-        behavior: &str,
-    ) -> Result<u64, TemporalError> {
-        let quoted = |text: &str| text.replace('\'', "''");
-        let query = format!(
-            "TemporalWorkerDeploymentVersion = '{}:{}' AND TemporalWorkflowVersioningBehavior = '{behavior}' AND \
-             ExecutionStatus = 'Running'",
-            quoted(deployment.as_str()),
-            quoted(build.as_str()),
-        );
-        let request = CountWorkflowExecutionsRequest { namespace: self.namespace.clone(), query };
-        let counted = self.ask(Missing::Namespace, async |mut service: Service| {
-            service.count_workflow_executions(request).await
-        });
-        Ok(u64::try_from(counted.await?.count).unwrap_or_default())
     }
 
     async fn ramp(
@@ -248,9 +228,25 @@ impl Temporal for GrpcTemporal {
         build: &BuildId,
     ) -> Result<RunningWorkflows, TemporalError> {
         Ok(RunningWorkflows {
-            pinned: self.count(deployment, build, "Pinned").await?,
-            auto_upgrade: self.count(deployment, build, "AutoUpgrade").await?,
+            pinned: self.count_query(running_query(deployment, build, "Pinned")).await?,
+            auto_upgrade: self.count_query(running_query(deployment, build, "AutoUpgrade")).await?,
         })
+    }
+
+    async fn count_pinned(&self, workflows: &PinnedWorkflows) -> Result<u64, TemporalError> {
+        self.count_query(workflows.visibility_query()).await
+    }
+
+    async fn start_batch(&self, batch: &BatchMove) -> Result<(), TemporalError> {
+        self.start_move(batch).await
+    }
+
+    async fn describe_batch(&self, job_id: &str) -> Result<DescribedBatch, TemporalError> {
+        self.batch(job_id).await
+    }
+
+    async fn stop_batch(&self, job_id: &str, reason: &str, identity: &Identity) -> Result<(), TemporalError> {
+        self.stop(job_id, reason, identity).await
     }
 
     async fn set_routing(

@@ -9,10 +9,6 @@ use temporalio_protos::temporal::api::{
     failure::v1::Failure,
     history::v1::history_event::Attributes,
     taskqueue::v1::TaskQueue,
-    workflow::v1::{
-        VersioningOverride,
-        versioning_override::{Override, PinnedOverride, PinnedOverrideBehavior},
-    },
     workflowservice::v1::{
         DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest, StartWorkflowExecutionRequest,
         TerminateWorkflowExecutionRequest,
@@ -21,14 +17,11 @@ use temporalio_protos::temporal::api::{
 use tonic::Code;
 use windlass_temporal::port::{GateStart, GateState, Identity, Missing, TemporalError};
 
-use crate::client::{GrpcTemporal, Service, version};
+use crate::batch::pinned_to;
+use crate::client::{GrpcTemporal, Service};
 
 impl GrpcTemporal {
     pub(crate) async fn start(&self, start: &GateStart) -> Result<(), TemporalError> {
-        let pinned = PinnedOverride {
-            behavior: PinnedOverrideBehavior::Pinned.into(),
-            version: Some(version(&start.deployment, &start.build)),
-        };
         let request = StartWorkflowExecutionRequest {
             namespace: self.namespace.clone(),
             workflow_id: start.workflow_id.clone(),
@@ -39,10 +32,7 @@ impl GrpcTemporal {
             workflow_execution_timeout: start.timeout.try_into().ok(),
             identity: start.identity.to_string(),
             workflow_id_reuse_policy: WorkflowIdReusePolicy::RejectDuplicate.into(),
-            versioning_override: Some(VersioningOverride {
-                r#override: Some(Override::Pinned(pinned)),
-                ..Default::default()
-            }),
+            versioning_override: Some(pinned_to(&start.deployment, &start.build)),
             ..Default::default()
         };
         let started = self.ask(Missing::Version, async |mut service: Service| {

@@ -12,6 +12,7 @@
 //!
 //! [`TemporalError`]: windlass_temporal::port::TemporalError
 
+mod batch;
 mod channel;
 mod client;
 mod connections;

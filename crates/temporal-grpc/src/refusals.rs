@@ -16,6 +16,9 @@ use windlass_temporal::port::{Identity, Missing, TemporalError};
 pub fn of(status: &Status, about: Missing) -> TemporalError {
     let message = status.message().to_owned();
     match status.code() {
+        Code::ResourceExhausted if message.contains("concurrent batch operations") => {
+            TemporalError::TooManyBatches { message }
+        }
         Code::ResourceExhausted => TemporalError::RateLimited { message, retry_after: pushback(status) },
         Code::Unauthenticated | Code::PermissionDenied => TemporalError::CredentialsInvalid { message },
         Code::NotFound => {

@@ -7,9 +7,9 @@ use serde_json::Value;
 use super::state::{Gate, State, Write, no_deployment, no_version};
 use super::{FakeTemporal, Fault, GateEnd};
 use windlass_temporal::port::{
-    BuildId, ConflictToken, DeploymentName, DescribedDeployment, DescribedVersion, GateStart, GateState,
-    Guard, Identity, Missing, Pollers, Routing, RoutingWrite, RunningWorkflows, TaskQueue, TaskQueueKind,
-    Temporal, TemporalError, VersionStatus, VersionSummary,
+    BatchMove, BuildId, ConflictToken, DeploymentName, DescribedBatch, DescribedDeployment, DescribedVersion,
+    GateStart, GateState, Guard, Identity, Missing, PinnedWorkflows, Pollers, Routing, RoutingWrite,
+    RunningWorkflows, TaskQueue, TaskQueueKind, Temporal, TemporalError, VersionStatus, VersionSummary,
 };
 
 impl FakeTemporal {
@@ -47,22 +47,29 @@ impl FakeTemporal {
         answer(&mut state, now)
     }
 
-    /// Carries out a write; a test may kill the operator before or after it.
+    /// Carries out a write and records it.
     async fn write<T>(
         &self,
         act: impl FnOnce(&mut State, DateTime<Utc>) -> Result<(T, Write), TemporalError>,
+    ) -> Result<T, TemporalError> {
+        self.trapped(|state, now| {
+            let (answer, write) = act(state, now)?;
+            state.writes.push((now, write));
+            Ok(answer)
+        })
+        .await
+    }
+
+    /// Carries out a write; a test may kill the operator before or after it.
+    async fn trapped<T>(
+        &self,
+        act: impl FnOnce(&mut State, DateTime<Utc>) -> Result<T, TemporalError>,
     ) -> Result<T, TemporalError> {
         if self.springs(true) {
             // The test killed the caller.
             std::future::pending::<()>().await;
         }
-        let answer = self
-            .ask(|state, now| {
-                let (answer, write) = act(state, now)?;
-                state.writes.push((now, write));
-                Ok(answer)
-            })
-            .await;
+        let answer = self.ask(act).await;
         if self.springs(false) {
             std::future::pending::<()>().await;
         }
@@ -167,6 +174,39 @@ impl Temporal for FakeTemporal {
             let is_foreign = state.fault == Fault::Foreign;
             let pinned = if is_foreign { 0 } else { state.counted(of, build, now) };
             Ok(RunningWorkflows { pinned, auto_upgrade: 0 })
+        })
+        .await
+    }
+
+    async fn count_pinned(&self, workflows: &PinnedWorkflows) -> Result<u64, TemporalError> {
+        self.ask(|state, now| {
+            if state.fault == Fault::Uncounting {
+                let message = "the visibility store is disabled".to_owned();
+                return Err(TemporalError::Refused { message });
+            }
+            match (&state.fault, &workflows.query) {
+                (Fault::Foreign, _) => Ok(0),
+                (_, None) => Ok(state.counted(&workflows.deployment, &workflows.build, now)),
+                (_, Some(_)) => Ok(state.selected(workflows)?.len() as u64),
+            }
+        })
+        .await
+    }
+
+    async fn start_batch(&self, batch: &BatchMove) -> Result<(), TemporalError> {
+        self.trapped(|state, now| state.start_batch(batch, now)).await
+    }
+
+    async fn describe_batch(&self, job_id: &str) -> Result<DescribedBatch, TemporalError> {
+        self.ask(|state, now| Ok(state.batch(job_id)?.described(now))).await
+    }
+
+    async fn stop_batch(&self, job_id: &str, _: &str, _: &Identity) -> Result<(), TemporalError> {
+        self.ask(|state, _| {
+            if let Some(batch) = state.batches.get_mut(job_id) {
+                batch.stop();
+            }
+            Ok(())
         })
         .await
     }

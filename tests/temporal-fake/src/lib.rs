@@ -2,6 +2,7 @@
 //! real one. The cases in `cases` run against both.
 
 mod answers;
+mod batches;
 pub mod cases;
 mod faults;
 mod state;
@@ -89,6 +90,31 @@ impl FakeTemporal {
     #[allow(clippy::must_use_candidate, reason = "most tests only want it to end")]
     pub fn end(&self, id: &str) -> Option<BuildId> {
         self.state().end(id)
+    }
+
+    /// The build that a workflow is pinned to; `None` if it does not run.
+    #[must_use]
+    pub fn build_of(&self, id: &str) -> Option<BuildId> {
+        let now = self.clock.now();
+        let mut state = self.state();
+        state.pass(now);
+        state.workflows.get(id).map(|workflow| workflow.build.clone())
+    }
+
+    /// Makes each batch fail on this workflow from now on, or no longer.
+    pub fn holds(&self, id: &str, holds: bool) {
+        let mut state = self.state();
+        if holds {
+            state.immovable.insert(id.to_owned());
+        } else {
+            state.immovable.remove(id);
+        }
+    }
+
+    /// The job IDs of all batches that were started.
+    #[must_use]
+    pub fn batches(&self) -> Vec<String> {
+        self.state().batches.keys().cloned().collect()
     }
 
     /// The workflows that run on versions without workers.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::batches::Batch;
 use super::faults::{Fault, GateEnd};
 use windlass_temporal::port::{
     BuildId, ConflictToken, DeploymentName, Drainage, DrainageStatus, Guard, Identity, Missing, Ramp,
@@ -23,6 +24,10 @@ pub struct Settings {
     pub lag: TimeDelta,
     /// The most versions of a deployment that it lists.
     pub versions: usize,
+    /// The most batches that run at the same time.
+    pub batches: usize,
+    /// How many workflows a batch moves in a second.
+    pub moves_per_second: u64,
 }
 
 impl Default for Settings {
@@ -33,6 +38,8 @@ impl Default for Settings {
             unready: TimeDelta::seconds(1),
             lag: TimeDelta::zero(),
             versions: 100,
+            batches: 1,
+            moves_per_second: 50,
         }
     }
 }
@@ -50,6 +57,8 @@ pub enum Write {
     DeleteDeployment,
     /// A gate was started.
     Gate(String),
+    /// A batch was started.
+    Batch(String),
 }
 
 type Trap = (u64, bool, Box<dyn FnOnce() + Send>);
@@ -79,6 +88,9 @@ pub(super) struct State {
     pub unheard: BTreeSet<(DeploymentName, BuildId)>,
     /// The requests to delete a version, whatever the answer.
     pub deletes: Vec<(DateTime<Utc>, BuildId)>,
+    pub batches: BTreeMap<String, Batch>,
+    /// The workflows that no batch can move.
+    pub immovable: BTreeSet<String>,
 }
 
 /// A fault that is scheduled.
@@ -101,7 +113,7 @@ pub(super) struct Workflow {
 }
 
 impl Workflow {
-    fn is_on(&self, deployment: &DeploymentName, build: &BuildId) -> bool {
+    pub fn is_on(&self, deployment: &DeploymentName, build: &BuildId) -> bool {
         self.deployment == *deployment && self.build == *build
     }
 }
@@ -161,6 +173,8 @@ impl State {
             conflicts: 0,
             deletes: Vec::new(),
             unheard: BTreeSet::new(),
+            batches: BTreeMap::new(),
+            immovable: BTreeSet::new(),
         }
     }
 
@@ -296,8 +310,9 @@ impl State {
         gate.ended.is_none() && !over && now < gate.started + gate.timeout
     }
 
-    /// Advances time: versions that have been idle long enough become drained.
+    /// Advances time: batches move workflows, and versions that have been idle long enough become drained.
     pub fn pass(&mut self, now: DateTime<Utc>) {
+        self.move_workflows(now);
         let names: Vec<(DeploymentName, BuildId)> = self
             .deployments
             .iter()

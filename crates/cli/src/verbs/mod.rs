@@ -34,13 +34,13 @@ pub struct VerbArgs {
     reason: Option<String>,
     /// Validate the change on the API server without writing it
     #[arg(long)]
-    dry_run: bool,
+    pub dry_run: bool,
     /// Write a field that Argo CD, Flux or another manager applies from its source, which may undo it
     #[arg(long)]
     force: bool,
     /// Print the object after the change
     #[arg(long, short = 'o', value_enum, value_name = "FORMAT")]
-    output: Option<Output>,
+    pub output: Option<Output>,
 }
 
 /// The arguments of `windlass abort`.

@@ -2,6 +2,7 @@
 
 pub mod connection;
 pub mod crd;
+pub mod evacuation;
 pub mod names;
 pub mod reasons;
 pub mod rollout;
@@ -11,6 +12,7 @@ pub mod worker_deployment;
 
 pub use connection::{ApiKeySecret, Connection, Tls};
 pub use crd::{crd, crd_yaml};
+pub use evacuation::{EvacuationPhase, EvacuationRequest, EvacuationStatus};
 pub use reasons::Reason;
 pub use rollout::{Gate, OnFailure, RampStep, RolloutSpec, Strategy};
 pub use status::{PoolRecord, VersionRecord, VersionResource, VersionState, WorkerDeploymentStatus};

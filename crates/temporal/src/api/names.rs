@@ -20,5 +20,7 @@ pub const ANNOTATION_RENDERED: &str = "windlass.dev/rendered";
 pub const ANNOTATION_SUNSET: &str = "windlass.dev/sunset";
 /// Annotation on a WorkerDeployment that is being deleted: with `now`, the deletion waits for no workflow.
 pub const ANNOTATION_DELETE: &str = "windlass.dev/delete";
+/// Annotation on a WorkerDeployment: an [`EvacuationRequest`](super::EvacuationRequest).
+pub const ANNOTATION_EVACUATE: &str = "windlass.dev/evacuate";
 /// The finalizer that keeps a WorkerDeployment until its versions are deleted.
 pub const FINALIZER: &str = "windlass.dev/workers";

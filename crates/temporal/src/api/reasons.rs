@@ -32,6 +32,7 @@ pub enum Reason {
     ReadyToPromote,
     WaitingForPollers,
     GateRunning,
+    Evacuating,
     Paused,
     Progressing,
     Settled,
@@ -53,6 +54,7 @@ pub enum Reason {
     Stalled,
     GateFailed,
     HookFailed,
+    EvacuationFailed,
     MissingTaskQueues,
     VersionLimitReached,
     OwnedByOther,
@@ -73,6 +75,12 @@ pub enum Reason {
     VersionScaledDown,
     VersionRevived,
     VersionDeleted,
+    EvacuationStarted,
+    EvacuationComplete,
+    EvacuationStalled,
+    EvacuationRefused,
+    EvacuationAborted,
+    EvacuationSuperseded,
     StaleForcePromote,
     SkipRefused,
 }
@@ -89,6 +97,7 @@ impl Reason {
                 | Self::PlanFailed
                 | Self::GateFailed
                 | Self::HookFailed
+                | Self::EvacuationFailed
                 | Self::MissingTaskQueues
                 | Self::VersionLimitReached
                 | Self::OwnedByOther

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use windlass_core::api::{Condition, HistoryEntry, HookStatus, RawPlan, Rejected};
 
+use super::EvacuationStatus;
 use crate::port::BuildId;
 
 /// The observed state of a WorkerDeployment.
@@ -64,9 +65,12 @@ pub struct WorkerDeploymentStatus {
     /// versions lists the versions, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<VersionRecord>,
-    /// The plan of the active rollout, or of the last one.
+    /// The plan of the active rollout or evacuation, or of the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<RawPlan>,
+    /// The latest evacuation of a version that was requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evacuation: Option<EvacuationStatus>,
     /// hooks lists the hooks that failed or wait for approval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookStatus>,

@@ -1,8 +1,9 @@
-//! Decides whether a rollout starts, continues, or is superseded.
+//! Decides whether a rollout or an evacuation starts, continues, or is superseded.
 
 use windlass_core::api::OnHookFailure;
 use windlass_engine::{Plan, held_by};
 
+use super::evacuate::{self, Evacuation, PendingEvacuation, PlanKind};
 use super::facts::{Facts, TemporalState};
 use super::hooks;
 use crate::api::{OnFailure, Reason};
@@ -14,8 +15,15 @@ pub enum Decision {
     Keep,
     /// The target already runs: record it as completed, without a plan.
     Record,
-    /// Start a rollout.
+    /// Start a rollout; an active evacuation ends.
     Start(Cause),
+    /// Start an evacuation; another active one ends.
+    Evacuate(Evacuation),
+    /// Record that a requested evacuation is not possible.
+    RefuseEvacuation {
+        /// The cause, in a sentence.
+        message: String,
+    },
     /// End the active rollout and start another.
     Supersede,
     /// End the active rollout and start none: the target already runs, or cannot be rolled out.
@@ -27,7 +35,7 @@ pub enum Decision {
         /// The cause, in a sentence.
         message: String,
     },
-    /// Abort the active rollout, because a person requested it.
+    /// Abort the active plan, because a person requested it.
     Abort,
     /// A rollout is due but not allowed.
     Refuse {
@@ -68,6 +76,8 @@ pub struct AnnotationRequests {
     pub abort: Option<String>,
     /// The value of the retry annotation, unless Windlass already acted on it.
     pub retry: Option<String>,
+    /// The request of an evacuation, unless Windlass already acted on it.
+    pub evacuation: Option<PendingEvacuation>,
 }
 
 impl AnnotationRequests {
@@ -85,9 +95,45 @@ pub fn decide(facts: &Facts, plan: Option<&Plan>, requests: &AnnotationRequests)
     if facts.deleted_at.is_some() {
         return Decision::Keep;
     }
+    if let Some(evacuation) = evacuate::active(plan) {
+        return of_evacuation(facts, evacuation, requests);
+    }
     match plan.filter(|plan| plan.is_active()) {
         Some(plan) => of_active(facts, plan, requests),
-        None => of_rest(facts, plan, requests),
+        None => or_evacuation(of_rest(facts, plan, requests), facts, requests),
+    }
+}
+
+/// An evacuation leaves the target and the routing alone, so a rollout may be due meanwhile.
+fn of_evacuation(facts: &Facts, plan: &Plan, requests: &AnnotationRequests) -> Decision {
+    if requests.abort.as_deref() == Some(plan.id.as_str()) {
+        return Decision::Abort;
+    }
+    let rest = of_rest(facts, Some(plan), requests);
+    if evacuate::is_replaceable(plan) {
+        // A request that is not possible stays until this evacuation has ended.
+        return match or_evacuation(rest.clone(), facts, requests) {
+            Decision::RefuseEvacuation { .. } => rest,
+            decision => decision,
+        };
+    }
+    match rest {
+        Decision::Start(_) if evacuate::holds_rollouts(plan) => Decision::Keep,
+        rest => rest,
+    }
+}
+
+/// A requested evacuation starts if no rollout is due.
+fn or_evacuation(rest: Decision, facts: &Facts, requests: &AnnotationRequests) -> Decision {
+    let (Decision::Keep | Decision::Refuse { .. }, TemporalState::Known(_), Some(pending)) =
+        (&rest, &facts.temporal, &requests.evacuation)
+    else {
+        return rest;
+    };
+    let request = pending.request.as_ref().map_err(Clone::clone);
+    match request.and_then(|request| Evacuation::checked(facts, request)) {
+        Ok(evacuation) => Decision::Evacuate(evacuation),
+        Err(message) => Decision::RefuseEvacuation { message },
     }
 }
 
@@ -134,7 +180,9 @@ fn of_rest(facts: &Facts, last: Option<&Plan>, requests: &AnnotationRequests) ->
     let is_retry = facts.status.rejected.as_ref().is_some_and(|rejected| rejected.hash == facts.target.hash);
     let was_completed =
         facts.status.last_completed_rollout_hash.as_deref() == Some(facts.target.hash.as_str());
-    let went_wrong = last.is_some_and(|plan| plan.target_hash == facts.target.hash);
+    let went_wrong = last.is_some_and(|plan| {
+        plan.target_hash == facts.target.hash || PlanKind::of(plan) == PlanKind::Evacuation
+    });
     Decision::Start(if is_retry {
         Cause::RetryRequested
     } else if was_completed && went_wrong {

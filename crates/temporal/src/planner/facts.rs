@@ -477,6 +477,7 @@ pub fn reason_of(error: &TemporalError) -> Reason {
         | TemporalError::VersionHasPollers { .. }
         | TemporalError::VersionDraining { .. }
         | TemporalError::VersionRouted { .. }
+        | TemporalError::TooManyBatches { .. }
         | TemporalError::Refused { .. } => Reason::Applying,
     }
 }

@@ -4,6 +4,7 @@ pub mod begin;
 pub mod build;
 pub mod decide;
 pub mod deletion;
+pub mod evacuate;
 pub mod facts;
 pub mod hooks;
 pub mod recipe;
@@ -17,4 +18,5 @@ mod tests;
 
 pub use build::Target;
 pub use decide::{Cause, Decision, decide};
+pub use evacuate::PlanKind;
 pub use facts::{Facts, TemporalState, Version, Workers};

@@ -11,6 +11,7 @@ use windlass_core::api::{AtHook, Condition, Ending};
 use windlass_engine::{Plan, PlanState, TaskState, stalled};
 
 use super::decide::Decision;
+use super::evacuate::{self, Evacuation};
 use super::facts::{Facts, PoolWorkers, TemporalState, Version, Workers};
 use super::hooks;
 use super::sunset::drained_since;
@@ -51,6 +52,9 @@ pub fn refresh(
     status.rejected = status.rejected.take().filter(|rejected| rejected.hash == facts.target.hash);
     refresh_versions(status, facts, plan, forgotten, now);
     status.hooks = hooks::needing_attention(plan);
+    if let (Some(evacuation), Some(plan)) = (&mut status.evacuation, plan) {
+        evacuate::refresh(evacuation, plan);
+    }
     let values = condition_values(status, facts, plan, decision, now);
     for (type_, truth, reason, message) in values {
         conditions_set(&mut status.conditions, type_, truth, reason, &message, facts.generation, now);
@@ -76,7 +80,8 @@ fn refresh_versions(
     forgotten: &[BuildId],
     now: DateTime<Utc>,
 ) {
-    let planned = plan.is_some_and(Plan::is_active);
+    let planned = evacuate::rollout(plan).is_some_and(Plan::is_active);
+    let refuge = evacuate::active(plan).and_then(Evacuation::of).map(|evacuation| evacuation.to);
     let mut records: Vec<VersionRecord> = Vec::new();
     // Versions that the status already has keep their order.
     let known = status.versions.iter().map(|record| record.build_id.clone());
@@ -96,6 +101,7 @@ fn refresh_versions(
             continue;
         }
         let wanted = *build == facts.target.build && (planned || facts.is_at_target());
+        let wanted = wanted || refuge.as_ref() == Some(build);
         records.push(record(facts, version, wanted, now));
     }
     let surplus = records.len().saturating_sub(MAX_VERSIONS);
@@ -183,10 +189,18 @@ fn condition_values(
     decision: &Decision,
     now: DateTime<Utc>,
 ) -> Vec<ConditionValue> {
-    let active = plan.filter(|plan| plan.is_active());
-    let (truth, reason, message) = up_to_date(status, facts, active, decision, now);
+    let rollout = evacuate::rollout(plan);
+    let active = rollout.filter(|plan| plan.is_active());
+    let evacuation = evacuate::active(plan);
+    let (truth, reason, message) = up_to_date(status, facts, active.or(evacuation), decision, now);
     let is_stuck = reason.needs_somebody() || matches!(reason, Reason::Stalled);
-    let in_progress = match (active, plan.map(|plan| plan.state)) {
+    let in_progress = match (active, rollout.map(|plan| plan.state)) {
+        // An evacuation replaced the plan of the last rollout, which had ended.
+        (None, None) if plan.is_some() => {
+            let before = conditions::find(&status.conditions, ROLLOUT_IN_PROGRESS);
+            let reason = before.and_then(|condition| condition.reason.parse().ok());
+            (Truth::False, reason.unwrap_or(Reason::NotStarted), String::new())
+        }
         (Some(_), _) if facts.spec.paused => (Truth::True, Reason::Paused, String::new()),
         (Some(_), _) if is_stuck => (Truth::True, Reason::Stalled, message.clone()),
         (Some(_), _) => (Truth::True, cause(status), message.clone()),
@@ -200,15 +214,23 @@ fn condition_values(
         }
         (None, Some(_)) => (Truth::False, Reason::RolloutComplete, String::new()),
     };
-    let stalled_condition = if is_stuck {
-        let word = if reason == Reason::Stalled { Reason::NoProgress } else { reason };
-        (Truth::True, word, message.clone())
-    } else {
-        (Truth::False, Reason::Progressing, String::new())
+    let stuck_evacuation = evacuation.and_then(|plan| evacuate::stuck(plan, now));
+    let stalled_condition = match &stuck_evacuation {
+        _ if is_stuck => {
+            let word = if reason == Reason::Stalled { Reason::NoProgress } else { reason };
+            (Truth::True, word, message.clone())
+        }
+        Some((reason, message)) => (Truth::True, *reason, message.clone()),
+        None => (Truth::False, Reason::Progressing, String::new()),
     };
+    let is_stuck = is_stuck || stuck_evacuation.is_some();
     let is_lost = matches!(facts.temporal, TemporalState::Lost { .. });
     let reconciling_condition = if facts.deleted_at.is_some() {
         (Truth::True, Reason::Terminating, message.clone())
+    } else if let Some(task) =
+        evacuation.and_then(Plan::current_task).filter(|_| !is_lost && stuck_evacuation.is_none())
+    {
+        (Truth::True, Reason::Progressing, task.message.clone())
     } else if (active.is_some() || is_lost || facts.unchecked.is_some()) && !is_stuck {
         (Truth::True, Reason::Progressing, message.clone())
     } else {
@@ -256,8 +278,9 @@ fn up_to_date(
         let truth = if reason.needs_somebody() { Truth::False } else { Truth::Unknown };
         return (truth, *reason, format!("since {since}: {message}"));
     }
-    let is_obsolete = active.is_some_and(|plan| plan.target_hash != facts.target.hash);
-    if let Some(plan) = active.filter(|_| !is_obsolete || facts.unchecked.is_none()) {
+    let rollout = evacuate::rollout(active);
+    let is_obsolete = rollout.is_some_and(|plan| plan.target_hash != facts.target.hash);
+    if let Some(plan) = rollout.filter(|_| !is_obsolete || facts.unchecked.is_none()) {
         return of_plan(plan, &argument_of("wwd", &facts.name, &facts.namespace), now);
     }
     if let Decision::Refuse { reason, message } = decision {
@@ -282,6 +305,9 @@ fn up_to_date(
     }
     if let Some(sentence) = &facts.unchecked {
         return (Truth::Unknown, Reason::Applying, sentence.clone());
+    }
+    if let Some(evacuation) = active.and_then(Evacuation::of) {
+        return (Truth::Unknown, Reason::Evacuating, evacuate::waiting_rollout(facts, &evacuation));
     }
     (Truth::Unknown, Reason::NotStarted, String::new())
 }

@@ -39,8 +39,10 @@ pub enum Act {
 pub struct NeededVersions<'a> {
     /// True if the target is needed: it is rolled out, or is about to be.
     pub target: bool,
-    /// The version of an active plan, and the plan's progress with its workers.
+    /// The version of an active rollout, and its progress with its workers.
     pub planned: Option<(&'a BuildId, Making)>,
+    /// The version to which an active evacuation moves workflows.
+    pub refuge: Option<&'a BuildId>,
 }
 
 /// The progress of an active plan with the workers of its version.
@@ -84,6 +86,7 @@ pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: D
     match facts.state(version) {
         VersionState::Current | VersionState::Ramping => Act::Serve,
         VersionState::Draining if version.was_active() => Act::Serve,
+        _ if wanted.refuge == Some(&version.build) => Act::Serve,
         // The plan's own task creates them, or scales them up.
         _ if making == Some(Making::Ahead) => Act::Leave,
         _ if is_wanted && version.workers.is_none() && making.is_none() => Act::Leave,

@@ -15,6 +15,8 @@ pub enum Missing {
     Namespace,
     /// The workflow does not exist.
     Workflow,
+    /// The batch operation does not exist.
+    Batch,
 }
 
 /// Why a call to Temporal failed. Each variant carries the server's message where there is one.
@@ -104,6 +106,12 @@ pub enum TemporalError {
     /// gRPC `FAILED_PRECONDITION` of a delete: the version is current or ramping.
     #[error("the version is current or ramping: {message}")]
     VersionRouted {
+        /// The server's message.
+        message: String,
+    },
+    /// gRPC `RESOURCE_EXHAUSTED` of the start of a batch operation: as many run in the namespace as it allows.
+    #[error("another batch operation runs in the Temporal namespace: {message}")]
+    TooManyBatches {
         /// The server's message.
         message: String,
     },

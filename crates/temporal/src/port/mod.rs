@@ -4,6 +4,7 @@
 //! `temporal.api.workflowservice.v1.WorkflowService`. No call may hang: the implementor sets a time-out of at most 10 s,
 //! after which the call fails with [`TemporalError::Unreachable`].
 
+mod batch;
 mod error;
 mod names;
 mod paced;
@@ -17,6 +18,7 @@ use async_trait::async_trait;
 
 use crate::api::Connection;
 
+pub use batch::{BatchMove, BatchState, DescribedBatch, PinnedWorkflows, running_query};
 pub use error::{Missing, TemporalError};
 pub use names::{BuildId, ConflictToken, DeploymentName, Identity};
 pub use paced::{Pace, Paced};
@@ -71,6 +73,31 @@ pub trait Temporal: Send + Sync {
         deployment: &DeploymentName,
         build: &BuildId,
     ) -> Result<RunningWorkflows, TemporalError>;
+
+    /// Counts pinned workflows.
+    ///
+    /// RPC `CountWorkflowExecutions` with their visibility query. [`TemporalError::Refused`] if Temporal cannot parse it.
+    /// The answer lags, and it is as expensive as that of [`Self::running_workflows`].
+    async fn count_pinned(&self, workflows: &PinnedWorkflows) -> Result<u64, TemporalError>;
+
+    /// Starts a batch operation that pins workflows to another version. A second call with the same job ID starts
+    /// nothing and is `Ok`, unless the limit of running ones is reached: describe the batch first.
+    ///
+    /// RPC `StartBatchOperation` with an `update_workflow_options_operation`, whose `update_mask` is
+    /// `versioning_override`. [`TemporalError::TooManyBatches`] while as many run in the namespace as it allows: 1 by
+    /// default.
+    async fn start_batch(&self, batch: &BatchMove) -> Result<(), TemporalError>;
+
+    /// Describes a batch operation.
+    ///
+    /// RPC `DescribeBatchOperation`. [`Missing::Batch`] if it was never started, or ended longer ago than the retention
+    /// of the namespace.
+    async fn describe_batch(&self, job_id: &str) -> Result<DescribedBatch, TemporalError>;
+
+    /// Stops a batch operation; the workflows that it moved stay where they are. `Ok` if it has ended or never existed.
+    ///
+    /// RPC `StopBatchOperation`.
+    async fn stop_batch(&self, job_id: &str, reason: &str, identity: &Identity) -> Result<(), TemporalError>;
 
     /// Changes the routing. No other call does.
     ///

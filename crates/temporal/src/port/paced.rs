@@ -10,8 +10,9 @@ use tokio::time::Instant;
 use windlass_clock::monotonic;
 
 use super::{
-    BuildId, ConflictToken, DeploymentName, DescribedDeployment, DescribedVersion, GateStart, GateState,
-    Guard, Identity, Pollers, RoutingWrite, RunningWorkflows, TaskQueue, Temporal, TemporalError,
+    BatchMove, BuildId, ConflictToken, DeploymentName, DescribedBatch, DescribedDeployment, DescribedVersion,
+    GateStart, GateState, Guard, Identity, PinnedWorkflows, Pollers, RoutingWrite, RunningWorkflows,
+    TaskQueue, Temporal, TemporalError,
 };
 use crate::api::Connection;
 use crate::metrics::Metrics;
@@ -141,6 +142,22 @@ impl Temporal for Paced {
         build: &BuildId,
     ) -> Result<RunningWorkflows, TemporalError> {
         self.ask("CountWorkflowExecutions", self.port.running_workflows(of, build)).await
+    }
+
+    async fn count_pinned(&self, workflows: &PinnedWorkflows) -> Result<u64, TemporalError> {
+        self.ask("CountWorkflowExecutions", self.port.count_pinned(workflows)).await
+    }
+
+    async fn start_batch(&self, batch: &BatchMove) -> Result<(), TemporalError> {
+        self.ask("StartBatchOperation", self.port.start_batch(batch)).await
+    }
+
+    async fn describe_batch(&self, job_id: &str) -> Result<DescribedBatch, TemporalError> {
+        self.ask("DescribeBatchOperation", self.port.describe_batch(job_id)).await
+    }
+
+    async fn stop_batch(&self, job_id: &str, reason: &str, identity: &Identity) -> Result<(), TemporalError> {
+        self.ask("StopBatchOperation", self.port.stop_batch(job_id, reason, identity)).await
     }
 
     async fn set_routing(

@@ -1,6 +1,7 @@
 //! The reconcile of a WorkerDeployment: observe, decide, act, report. A plan is persisted before its first task runs,
 //! and the result of a task before the next one does.
 
+mod evacuation;
 mod hooks;
 mod plans;
 mod proceed;

@@ -11,7 +11,8 @@ use super::state::Reconcile;
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::planner::decide::AnnotationRequests;
-use crate::planner::{Decision, begin};
+use crate::planner::evacuate::{self, Evacuation};
+use crate::planner::{Decision, PlanKind, begin};
 use crate::tasks::workflow_id;
 
 /// Requeue while the hooks of a plan that is due to end cannot be stopped.
@@ -42,6 +43,8 @@ impl Reconcile<'_> {
                 self.complete(&mut status);
             }
             Decision::Start(cause) => {
+                let why = format!("superseded by the rollout of {}", target.build);
+                self.end_evacuation(plan.as_mut(), &mut status, Ending::Superseded, &why).await;
                 let last = plan.as_ref().filter(|plan| plan.target_hash == target.hash);
                 let attempt = last.map_or(0, |plan| plan.attempt.saturating_add(1));
                 let fresh = begin::plan(&self.facts, plan.as_ref(), cause.reason(), attempt, now);
@@ -55,6 +58,17 @@ impl Reconcile<'_> {
                 }
                 status.cause = Some(cause.reason().to_string());
                 new = Some(fresh);
+            }
+            Decision::Evacuate(evacuation) => {
+                let why = "superseded by another evacuation";
+                self.end_evacuation(plan.as_mut(), &mut status, Ending::Superseded, why).await;
+                new = Some(self.begin_evacuation(evacuation, plan.as_ref(), &mut status, requests));
+            }
+            Decision::RefuseEvacuation { message } => {
+                self.refuse_evacuation(&mut status, requests, message);
+            }
+            Decision::Abort if evacuate::active(plan.as_ref()).is_some() => {
+                self.end_evacuation(plan.as_mut(), &mut status, Ending::Aborted, "aborted on request").await;
             }
             Decision::Supersede | Decision::End => {
                 if let Some(old) = plan.as_mut() {
@@ -131,7 +145,10 @@ impl Reconcile<'_> {
         let mut status = self.facts.status.clone();
         let raw = status.plan.clone().unwrap_or_default();
         let failed = raw.failed(&self.facts.uid, sentence, self.now);
-        self.fail(&mut status, &failed, &self.facts.target.hash, sentence);
+        match PlanKind::of(&failed) {
+            PlanKind::Rollout => self.fail(&mut status, &failed, &self.facts.target.hash, sentence),
+            PlanKind::Evacuation => self.record_evacuation(&mut status, &failed),
+        }
         status.plan = Some(RawPlan::of(&failed));
         self.finish(status, Some(&failed), &Decision::Keep, &[]).await?;
         Ok(IMMEDIATELY)
@@ -155,6 +172,8 @@ impl Reconcile<'_> {
                     status.plan = Some(RawPlan::of(plan));
                     let message = "the routing changed before the last hooks completed";
                     self.record(status, plan, Ending::Superseded, Reason::ChildDrift, message);
+                } else if PlanKind::of(plan) == PlanKind::Evacuation {
+                    self.record_evacuation(status, plan);
                 } else if plan.state == PlanState::Complete {
                     let note = format!("{} is the current version", self.facts.target.build);
                     self.record_event(Event::normal(Reason::RolloutComplete, &plan.id, note));
@@ -181,11 +200,16 @@ impl Reconcile<'_> {
             }
             ended => ended?,
         }
-        self.end_gates(&plan).await;
-        control::supersede(&mut plan, self.now);
         let mut status = self.facts.status.clone();
+        if PlanKind::of(&plan) == PlanKind::Evacuation {
+            let why = "superseded by the deletion of the object";
+            self.end_evacuation(Some(&mut plan), &mut status, Ending::Superseded, why).await;
+        } else {
+            self.end_gates(&plan).await;
+            control::supersede(&mut plan, self.now);
+            self.record(&mut status, &plan, Ending::Superseded, Reason::Terminating, "");
+        }
         status.plan = Some(RawPlan::of(&plan));
-        self.record(&mut status, &plan, Ending::Superseded, Reason::Terminating, "");
         self.facts.status = status;
         Ok(())
     }
@@ -232,7 +256,7 @@ impl Reconcile<'_> {
         self.record_event(Event::warning(Reason::RolloutFailed, &plan.id, why));
     }
 
-    fn record(
+    pub(super) fn record(
         &self,
         status: &mut WorkerDeploymentStatus,
         plan: &Plan,
@@ -240,11 +264,17 @@ impl Reconcile<'_> {
         reason: Reason,
         message: &str,
     ) {
-        self.cx.metrics.count_rollout(outcome.as_ref());
+        let from_hash = match PlanKind::of(plan) {
+            PlanKind::Rollout => {
+                self.cx.metrics.count_rollout(outcome.as_ref());
+                status.last_completed_rollout_hash.clone().unwrap_or_default()
+            }
+            PlanKind::Evacuation => Evacuation::of(plan).map(|of| of.from.to_string()).unwrap_or_default(),
+        };
         let entry = HistoryEntry {
             plan_id: plan.id.to_string(),
             recipe: plan.recipe.clone(),
-            from_hash: status.last_completed_rollout_hash.clone().unwrap_or_default(),
+            from_hash,
             target_hash: plan.target_hash.clone(),
             outcome: outcome.to_string(),
             reason: reason.to_string(),

@@ -14,7 +14,7 @@ use super::{IMMEDIATELY, RESYNC};
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::planner::decide::AnnotationRequests;
-use crate::planner::{Decision, TemporalState};
+use crate::planner::{Decision, PlanKind, TemporalState};
 use crate::port::BuildId;
 
 /// Requeue while a version's state changed recently.
@@ -55,14 +55,18 @@ impl Reconcile<'_> {
             }
         }
         self.warn_of_stale_promotion();
-        self.count_pollers(active).await;
+        self.count_pollers(plan.as_ref()).await;
         let (forgotten, pending) = self.maintain_versions(active, plan.as_ref()).await;
         let pending = match &self.facts.unchecked {
             Some(_) => Some(pending.map_or(UNCHECKED, |pending| pending.min(UNCHECKED))),
             None => pending,
         };
         let mut next = None;
-        if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
+        let kind = plan.as_ref().filter(|plan| plan.is_active()).map(PlanKind::of);
+        if let (Some(PlanKind::Evacuation), Some(plan)) = (kind, plan.as_mut()) {
+            next = self.advance(plan, &mut status).await;
+        }
+        if let (Some(PlanKind::Rollout), Some(plan)) = (kind, plan.as_mut()) {
             // An obsolete plan does nothing until it is superseded.
             if plan.target_hash == self.facts.target.hash && self.is_accepted {
                 self.restore_ramp(plan).await;
@@ -125,7 +129,11 @@ impl Reconcile<'_> {
         // Hooks have their own time-out.
         let Some(task) = stalled.filter(|task| hook_of(task).is_none()) else { return };
         let note = format!("task {} makes no progress: {}", task.type_, task.message);
-        self.record_event(Event::warning(Reason::RolloutStalled, task.id.clone(), note));
+        let reason = match plan.map(PlanKind::of) {
+            Some(PlanKind::Evacuation) => Reason::EvacuationStalled,
+            Some(PlanKind::Rollout) | None => Reason::RolloutStalled,
+        };
+        self.record_event(Event::warning(reason, task.id.clone(), note));
     }
 
     fn requeue_after(

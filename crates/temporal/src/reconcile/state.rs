@@ -10,11 +10,14 @@ use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RESTARTED_AT, ANNOT
 use windlass_engine::Plan;
 use windlass_kube_port::{ClusterError, Event, EventBuffer, Kind, Part, PatchOp};
 
-use crate::api::{Reason, WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::evacuation::digest;
+use crate::api::names::ANNOTATION_EVACUATE;
+use crate::api::{EvacuationRequest, Reason, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::context::Context;
 use crate::observe::{self, Read};
 use crate::planner::decide::AnnotationRequests;
+use crate::planner::evacuate::PendingEvacuation;
 use crate::planner::{Decision, Facts, TemporalState, status};
 use crate::port::{BuildId, Paced, Temporal};
 use crate::scope::WorkerScope;
@@ -152,7 +155,30 @@ impl<'a> Reconcile<'a> {
         AnnotationRequests {
             abort: self.read.annotation(ANNOTATION_ABORT).map(str::to_owned),
             retry: retry.map(str::to_owned),
+            evacuation: self.pending_evacuation(),
         }
+    }
+
+    /// The requested evacuation, unless the status remembers it. A request from before the object was created was meant
+    /// for an earlier object of its name.
+    fn pending_evacuation(&self) -> Option<PendingEvacuation> {
+        let text = self.read.annotation(ANNOTATION_EVACUATE)?;
+        let digest = digest(text);
+        let known = self.read.status.evacuation.as_ref();
+        if known.is_some_and(|known| known.request == digest) {
+            return None;
+        }
+        let created = self.read.meta().created_at;
+        let request = EvacuationRequest::read(text).and_then(|request| {
+            if created.is_none_or(|created| request.at >= created) {
+                return Ok(request);
+            }
+            Err(format!(
+                "{ANNOTATION_EVACUATE} is from before the object was created: request the evacuation again, with the current time \
+                 as \"at\""
+            ))
+        });
+        Some(PendingEvacuation { digest, request })
     }
 
     pub(crate) fn scope(&self) -> WorkerScope {

@@ -11,6 +11,7 @@ use super::state::Reconcile;
 use crate::api::{Reason, VersionState};
 use crate::context::RESOURCES_PATIENCE;
 use crate::observe;
+use crate::planner::evacuate::{self, Evacuation};
 use crate::planner::sunset::{Act, Making, NeededVersions, act, drained_since, is_contested};
 use crate::planner::{Workers, routing};
 use crate::port::BuildId;
@@ -36,14 +37,18 @@ enum VersionOutcome {
 }
 
 impl Reconcile<'_> {
-    /// Counts the pollers of the plan's version. Without an active plan, counts those of the current version, at a
-    /// lower rate.
-    pub(super) async fn count_pollers(&mut self, active: bool) {
+    /// Counts the pollers of the active plan's version. Without one, counts those of the current version, at a lower
+    /// rate.
+    pub(super) async fn count_pollers(&mut self, plan: Option<&Plan>) {
         let Some(temporal) = self.temporal.clone() else { return };
-        let build =
-            if active { Some(self.facts.target.build.clone()) } else { self.facts.current().cloned() };
-        let Some(build) = build else { return };
-        if active || self.cx.pollers_are_due(&self.facts.uid, &build) {
+        let target =
+            evacuate::rollout(plan).filter(|plan| plan.is_active()).map(|_| &self.facts.target.build);
+        let refuge = plan.and_then(evacuate::refuge_before_batch);
+        let is_urgent = target.is_some() || refuge.is_some();
+        let Some(build) = refuge.as_ref().or(target).or_else(|| self.facts.current()).cloned() else {
+            return;
+        };
+        if is_urgent || self.cx.pollers_are_due(&self.facts.uid, &build) {
             observe::count_pollers(&mut self.facts, &build, &*temporal).await;
         }
     }
@@ -56,11 +61,14 @@ impl Reconcile<'_> {
         plan: Option<&Plan>,
     ) -> (Vec<BuildId>, Option<Duration>) {
         let target = self.facts.target.build.clone();
-        let planned = plan.filter(|plan| active && plan.target_hash == self.facts.target.hash);
+        let planned =
+            evacuate::rollout(plan).filter(|plan| active && plan.target_hash == self.facts.target.hash);
+        let evacuation = evacuate::active(plan).and_then(Evacuation::of);
         let is_rejected = self.facts.status.rejected.is_some();
         let wanted = NeededVersions {
             target: planned.is_some() || (self.facts.is_at_target() && !is_rejected),
             planned: planned.map(|plan| (&target, Making::of(&self.facts, plan, self.is_accepted))),
+            refuge: evacuation.as_ref().map(|evacuation| &evacuation.to),
         };
         let builds: Vec<BuildId> = self.facts.versions.keys().cloned().collect();
         let kinds = self.kinds_in_use().await;

@@ -1,7 +1,8 @@
-//! The tasks of a rollout, one file each. Their names and parameters are wire format.
+//! The tasks of a rollout, one file each, and those of an evacuation. Their names and parameters are wire format.
 
 mod claim_manager;
 mod create_version;
+mod evacuate;
 mod ramp;
 mod routing;
 mod run_gate;
@@ -9,6 +10,7 @@ mod waits;
 
 pub use claim_manager::ClaimManager;
 pub use create_version::CreateVersion;
+pub use evacuate::{AwaitDrained, CountWorkflows, MoveWorkflows};
 pub use ramp::Ramp;
 pub use routing::{ClearRamp, SetCurrent};
 pub use run_gate::{RunGate, workflow_id};

@@ -147,7 +147,8 @@ fn is_refusal(error: &TemporalError) -> bool {
         | TemporalError::MissingTaskQueues { .. }
         | TemporalError::VersionHasPollers { .. }
         | TemporalError::VersionDraining { .. }
-        | TemporalError::VersionRouted { .. } => false,
+        | TemporalError::VersionRouted { .. }
+        | TemporalError::TooManyBatches { .. } => false,
     }
 }
 

@@ -28,10 +28,10 @@ async fn operator_death_at_any_temporal_write_changes_no_result() {
 }
 
 /// Fails one write of the operator, before or after it is carried out, and kills the operator.
-struct Death {
-    write: u64,
-    before: bool,
-    kill: Option<Box<dyn FnOnce() + Send>>,
+pub struct Death {
+    pub write: u64,
+    pub before: bool,
+    pub kill: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Death {

@@ -5,6 +5,7 @@
 mod agrees;
 mod builds;
 mod deletion;
+mod evacuation;
 mod fake_hooks;
 mod faults;
 mod fields;

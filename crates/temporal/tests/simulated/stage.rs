@@ -218,6 +218,11 @@ impl Stage {
         BuildId::new(self.status()["targetBuildID"].as_str().unwrap())
     }
 
+    /// The time of the operator's clock, in RFC 3339.
+    pub fn clock_time(&self) -> String {
+        windlass_clock::Clock::now(&*self.clock).to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+    }
+
     pub fn record(&self, build: &BuildId) -> Value {
         let status = self.status();
         let found =

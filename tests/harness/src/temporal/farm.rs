@@ -232,6 +232,18 @@ impl<'a> Farm<'a> {
         }
     }
 
+    /// Waits until a condition holds that is not one of the object.
+    pub async fn until_true(&self, what: &str, holds: impl AsyncFn() -> bool) -> Result<(), Error> {
+        let until = monotonic() + PATIENCE;
+        while !holds().await {
+            if monotonic() > until {
+                return Err(format!("waited in vain until {what}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        Ok(())
+    }
+
     /// Waits until the target is the current version; returns its build ID.
     pub async fn until_current(&self) -> Result<String, Error> {
         let seen = self

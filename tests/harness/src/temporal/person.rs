@@ -16,7 +16,7 @@ use windlass_temporal_grpc::{
             versioning_override::{Override, PinnedOverride, PinnedOverrideBehavior},
         },
         workflowservice::v1::{
-            DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
+            DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest, ListBatchOperationsRequest,
             SetWorkerDeploymentCurrentVersionRequest, SetWorkerDeploymentManagerRequest,
             SetWorkerDeploymentRampingVersionRequest, SignalWorkflowExecutionRequest,
             StartWorkflowExecutionRequest, set_worker_deployment_manager_request::NewManagerIdentity,
@@ -132,6 +132,13 @@ impl Person {
                 | Attributes::WorkflowExecutionCanceledEventAttributes(_)
         )
         .then_some(attributes)
+    }
+
+    /// The job IDs of all batch operations.
+    pub async fn batches(&self) -> Result<Vec<String>, Status> {
+        let request = ListBatchOperationsRequest { namespace: "default".to_owned(), ..Default::default() };
+        let answer = self.service.clone().list_batch_operations(request).await?.into_inner();
+        Ok(answer.operation_info.into_iter().map(|info| info.job_id).collect())
     }
 
     /// Makes this identity the manager of a deployment; empty: removes the manager.

@@ -4,6 +4,7 @@
 
 #![allow(clippy::panic, clippy::missing_panics_doc, reason = "a case fails by panicking")]
 
+mod batches;
 mod gates;
 mod routing;
 mod versions;
@@ -31,6 +32,8 @@ pub trait Ground {
     async fn stop(&self, build: &str);
     /// Starts a workflow that runs until `end`: pinned to a version, or routed.
     async fn start(&self, id: &str, queue: &str, pinned: Option<&str>) -> Result<(), String>;
+    /// The ID of such a workflow in Temporal.
+    fn workflow_id(&self, id: &str) -> String;
     /// Ends a workflow. Returns the build that it ended on.
     async fn end(&self, id: &str) -> String;
     /// Makes another identity the manager.
@@ -60,6 +63,9 @@ pub const CASES: &[(&str, Case)] = &[
     ("gate-ends", |ground| Box::pin(gates::ends(ground))),
     ("gate-hangs", |ground| Box::pin(gates::hangs(ground))),
     ("gate-drains", |ground| Box::pin(gates::drains(ground))),
+    ("batch-moves", |ground| Box::pin(batches::moves(ground))),
+    ("batch-fails", |ground| Box::pin(batches::fails(ground))),
+    ("batch-stops", |ground| Box::pin(batches::stops(ground))),
 ];
 
 /// The identity of the cases.

@@ -70,10 +70,22 @@ fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {
     if task.type_ == TaskType::AwaitApproval.as_ref() {
         chain.offer("approve the hook", format!("windlass approve {target}"));
     }
+    let is_evacuation = report.evacuation.is_some();
     if task.state == TaskState::Failed {
-        let what = if task.hook.is_empty() { "gate" } else { "hook" };
+        let what = match (is_evacuation, task.hook.is_empty()) {
+            (true, _) => "evacuation",
+            (false, true) => "gate",
+            (false, false) => "hook",
+        };
         chain.offer(&format!("retry the {what}"), format!("windlass retry {target}"));
         chain.offer("skip the task", format!("windlass skip {target} --task {}", task.id));
+    }
+    if task.state == TaskState::Failed && is_evacuation {
+        chain.offer(
+            "end the evacuation; workflows that have moved stay there",
+            format!("windlass abort {target}"),
+        );
+    } else if task.state == TaskState::Failed {
         chain.offer("roll back to the previous build ID", format!("windlass rollback {target}"));
         chain.offer("abort this version", format!("windlass abort {target}"));
     }
@@ -181,6 +193,30 @@ mod tests {
         );
         let link = |link: &Link| format!("{} {}: {}", link.depth, link.of, link.says);
         (chain.links.iter().map(link).collect(), chain.remedies.iter().map(|r| r.command.clone()).collect())
+    }
+
+    #[test]
+    fn failed_evacuation_offers_retry_skip_and_abort() {
+        let failed = json!({"status": {
+        "plan": {"recipe": "Evacuate", "tasks": [{"id": "0123456789-1", "type": "move-workflows", "state": "Failed",
+            "message": "could not move 3"}]},
+        "evacuation": {"request": "x", "phase": "Failed", "from": "1.0-z", "to": "1.1-a"},
+        "conditions": [
+            {"type": "UpToDate", "status": "True", "reason": "Applied", "lastTransitionTime": "2026-01-01T04:15:08Z"},
+            {"type": "Stalled", "status": "True", "reason": "EvacuationFailed", "message": "could not move 3",
+                "lastTransitionTime": "2026-01-01T04:15:08Z"},
+        ]}});
+        let (links, commands) = explained(&failed, None);
+        assert!(links.iter().any(|link| link.contains("workflows move from 1.0-z to 1.1-a")), "{links:?}");
+        let target = "wwd/orders -n shop";
+        for command in [
+            format!("windlass retry {target}"),
+            format!("windlass skip {target} --task 0123456789-1"),
+            format!("windlass abort {target}"),
+        ] {
+            assert!(commands.contains(&command), "{command}: {commands:?}");
+        }
+        assert!(!commands.iter().any(|command| command.starts_with("windlass rollback")), "{commands:?}");
     }
 
     #[test]

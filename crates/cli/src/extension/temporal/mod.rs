@@ -4,6 +4,7 @@ mod chain;
 mod controller;
 mod delete;
 mod diff;
+mod evacuate;
 mod explain;
 mod history;
 mod hooks;
@@ -92,12 +93,16 @@ impl CrdsFlags {
 pub enum Command {
     /// Delete `WorkerDeployments`: each version is removed once no workflow runs on it
     Delete(delete::DeleteArgs),
+    /// Move the pinned workflows of a version of a `WorkerDeployment` to another version
+    #[command(after_long_help = crate::help::OF_VERBS)]
+    Evacuate(evacuate::EvacuateArgs),
 }
 
 impl Command {
     pub async fn run(self) -> Result<(), String> {
         match self {
             Self::Delete(arguments) => delete::delete(arguments).await,
+            Self::Evacuate(arguments) => evacuate::evacuate(arguments).await,
         }
     }
 }

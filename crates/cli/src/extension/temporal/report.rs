@@ -4,8 +4,10 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 use windlass_temporal::api::{
-    Reason, RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
+    EvacuationStatus, Reason, RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec,
+    WorkerDeploymentStatus,
 };
+use windlass_temporal::planner::evacuate::PlanKind;
 
 use crate::report::chain::{Subject, TimelineEntry};
 use crate::report::timeline::of_status;
@@ -60,6 +62,9 @@ pub struct WorkersReport {
     /// The active plan, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
+    /// The active evacuation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub evacuation: Option<EvacuationStatus>,
     /// The hooks that failed, and those that wait for a person.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hooks: Vec<HookStatus>,
@@ -133,6 +138,8 @@ impl Read {
         }
         let is_short = |c: &&Condition| c.status == Truth::True.as_ref();
         let why = match self.condition(UP_TO_DATE) {
+            // The target is current, and an evacuation is stalled.
+            Some(c) if is_short(&c) && verdict == Verdict::Stalled => self.condition(STALLED),
             // The target is current, but its workers are not ready.
             Some(c) if is_short(&c) => self.condition(READY),
             other => other,
@@ -153,11 +160,17 @@ impl Read {
             return with_message(RECONCILING).map(|c| c.message.clone()).unwrap_or_default();
         }
         let not = |type_: &str| with_message(type_).filter(|c| c.status != Truth::True.as_ref());
-        let Some(why) = not(UP_TO_DATE).or_else(|| not(READY)) else { return String::new() };
+        let stalled = || with_message(STALLED).filter(|_| verdict == Verdict::Stalled);
+        let Some(why) = not(UP_TO_DATE).or_else(stalled).or_else(|| not(READY)) else {
+            return String::new();
+        };
         let paused = self.spec.as_ref().is_some_and(|spec| spec.paused);
         let paused = if paused { " (paused)" } else { "" };
         // A blocked rollout is named by its reason; one in progress is described by its message.
-        let stands = why.status == Truth::False.as_ref() && why.type_ == UP_TO_DATE;
+        let stands = match why.type_.as_str() {
+            UP_TO_DATE => why.status == Truth::False.as_ref(),
+            type_ => type_ == STALLED,
+        };
         if stands {
             format!("{}: {}{paused}", why.reason, why.message)
         } else {
@@ -175,6 +188,8 @@ impl WorkersReport {
         let plan = read.status.plan.as_ref().and_then(PlanReport::of);
         let active = plan.as_ref().filter(|plan| plan.state == PlanState::Active);
         let ramp = active.and_then(ramp);
+        let is_evacuation = |plan: &&PlanReport| PlanKind::of_recipe(&plan.recipe) == PlanKind::Evacuation;
+        let evacuation = active.filter(is_evacuation).and(read.status.evacuation.clone());
         let elapsed_seconds = active.map(|plan| (now - plan.started_at).num_seconds().max(0));
         let (summary, waiting_for) = (read.summary(verdict), read.waiting_for(verdict));
         let Read { namespace, name, spec, status, .. } = read;
@@ -199,21 +214,36 @@ impl WorkersReport {
             ramp,
             elapsed_seconds,
             plan,
+            evacuation,
             hooks: status.hooks,
             versions,
             temporal_lost_at: status.temporal_lost_at,
         }
     }
 
-    /// `a → b` of an active rollout; only `b` once that is the current version.
+    /// `a → b` of an active rollout; only `b` once that is the current version. Of an evacuation, what has moved.
     #[must_use]
     pub fn builds(&self) -> String {
+        if let Some(evacuation) = &self.evacuation {
+            return evacuated(evacuation);
+        }
         if self.current_build_id == self.target_build_id {
             return self.target_build_id.clone();
         }
         let from = if self.current_build_id.is_empty() { "no version" } else { &self.current_build_id };
         format!("{from} → {}", self.target_build_id)
     }
+}
+
+/// The progress of an evacuation, such as `workflows move from a to b (400 of 1000)`.
+#[must_use]
+pub fn evacuated(evacuation: &EvacuationStatus) -> String {
+    let EvacuationStatus { from, to, moved, workflows, .. } = evacuation;
+    let text = |build: &Option<windlass_temporal::port::BuildId>| {
+        build.as_ref().map(ToString::to_string).unwrap_or_default()
+    };
+    let count = workflows.map(|count| format!(" ({} of {count})", moved.unwrap_or_default()));
+    format!("workflows move from {} to {}{}", text(from), text(to), count.unwrap_or_default())
 }
 
 fn place(state: VersionState) -> u8 {
@@ -310,6 +340,27 @@ pub(super) mod tests {
         assert_eq!(promoted.builds(), "1.2-b");
         let order: Vec<&str> = report.versions.iter().map(|version| version.build_id.as_str()).collect();
         assert_eq!(order, ["1.2-b", "1.1-a", "1.0-z"]);
+    }
+
+    #[test]
+    fn evacuation_is_reported_beside_an_up_to_date_target() {
+        let conditions = json!([
+            condition("Ready", "True", "WorkersReady", ""),
+            condition("UpToDate", "True", "Applied", ""),
+            condition("Stalled", "False", "Progressing", ""),
+        ]);
+        let plan = json!({"recipe": "Evacuate"});
+        let evacuation = json!({"request": "x", "phase": "Moving", "from": "1.0-z", "to": "1.1-a", "workflows": 9, "moved": 4});
+        let change = json!({"status": {"conditions": conditions, "plan": plan, "evacuation": evacuation}});
+        let report = of(&change);
+        assert_eq!((report.verdict, report.waiting_for.as_str()), (Verdict::UpToDate, ""));
+        assert_eq!(report.builds(), "workflows move from 1.0-z to 1.1-a (4 of 9)");
+        let mut failed = change;
+        failed["status"]["conditions"][2] =
+            condition("Stalled", "True", "EvacuationFailed", "could not move 3");
+        let report = of(&failed);
+        assert_eq!((report.verdict, report.summary.as_str()), (Verdict::Stalled, "EvacuationFailed"));
+        assert_eq!(report.waiting_for, "EvacuationFailed: could not move 3");
     }
 
     #[test]

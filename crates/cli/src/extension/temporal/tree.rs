@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass_temporal::api::{VersionRecord, VersionState};
 
 use super::WORKERS;
-use super::report::WorkersReport;
+use super::report::{WorkersReport, evacuated};
 use crate::report::{Verdict, age, clock_time};
 use crate::status::Report;
 use crate::status::tree::{self, Shown};
@@ -74,7 +74,12 @@ impl Report for WorkersReport {
             1 => ", 1 version draining".to_owned(),
             count => format!(", {count} versions draining"),
         };
-        line.push_span(format!("   {} is current{draining}", self.current_build_id));
+        let evacuation = self.evacuation.as_ref().map(|of| format!(", {}", evacuated(of)));
+        line.push_span(format!(
+            "   {} is current{draining}{}",
+            self.current_build_id,
+            evacuation.unwrap_or_default()
+        ));
         line
     }
 

@@ -5,6 +5,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, ListParams};
 use serde_json::{Value, json};
 use windlass_temporal::api::names::LABEL_WORKERS;
 use windlass_temporal::planner::build::revision_name;
+use windlass_temporal::planner::evacuate::{self, PlanKind};
 
 use crate::verbs::at_hooks;
 use crate::verbs::change::{self, Change, Verb, Write, annotation};
@@ -13,8 +14,8 @@ use crate::verbs::{Needs, VerbArgs, carry_out_on};
 use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, ANNOTATION_SKIP};
 use windlass_kube_port::observed::parse_time;
 
-/// The tasks that may be skipped, besides those of hooks. The last one only if the target is the current version.
-const SKIPPABLE: [&str; 3] = ["run-gate", "ramp", "set-current"];
+/// The tasks that may be skipped, besides those of hooks. set-current only if the target is the current version.
+const SKIPPABLE: [&str; 5] = ["run-gate", "ramp", "set-current", evacuate::MOVE, evacuate::AWAIT];
 
 /// Decides what a verb changes in a `WorkerDeployment`.
 pub fn change(verb: &Verb, object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
@@ -50,7 +51,7 @@ fn abort(object: &Value) -> Result<Change, String> {
             Ok(Change::done("abort", write, format!("abort of plan {id} requested")))
         }
         "Aborted" => Ok(Change::already("abort", format!("plan {id} is already aborted"))),
-        _ => Err("no rollout is active: there is nothing to abort".to_owned()),
+        _ => Err("no rollout or evacuation is active: there is nothing to abort".to_owned()),
     }
 }
 
@@ -66,11 +67,11 @@ fn retry(object: &Value, now: DateTime<Utc>) -> Result<Change, String> {
     };
     let has_failed = state == "Active" && tasks.iter().any(is_stuck);
     let id = match rejected {
+        _ if has_failed => id,
         Some(id) => id,
-        None if has_failed => id,
         None => {
-            return Err("no target is rejected, no gate or hook has failed, and no task is stalled: there is nothing to \
-                        retry"
+            return Err("no target is rejected, no gate, hook or evacuation has failed, and no task is stalled: there is \
+                        nothing to retry"
                 .to_owned());
         }
     };
@@ -141,7 +142,9 @@ fn promote(object: &Value, looked_at: Option<&str>) -> Result<Change, String> {
         ));
     }
     let (_, state) = plan(object);
-    if status["lastCompletedRolloutHash"] == wanted && state != "Active" {
+    let recipe = status["plan"]["recipe"].as_str().unwrap_or_default();
+    let is_rolling = state == "Active" && PlanKind::of_recipe(recipe) == PlanKind::Rollout;
+    if status["lastCompletedRolloutHash"] == wanted && !is_rolling {
         return Ok(Change::already("promote", format!("{wanted} is already current")));
     }
     if object["spec"]["forcePromote"] == wanted {
@@ -182,7 +185,10 @@ async fn stored_of(client: &kube::Client, namespace: &str, name: &str) -> Result
 fn completed_before(object: &Value, wanted: &str) -> Vec<String> {
     let owner = object["metadata"]["name"].as_str().unwrap_or_default();
     let history = object["status"]["history"].as_array().into_iter().flatten().rev();
-    let completed = history.filter(|entry| entry["outcome"] == "Complete");
+    let is_rollout = |entry: &&Value| {
+        PlanKind::of_recipe(entry["recipe"].as_str().unwrap_or_default()) == PlanKind::Rollout
+    };
+    let completed = history.filter(is_rollout).filter(|entry| entry["outcome"] == "Complete");
     let named = completed.filter_map(|entry| Some(revision_name(owner, entry["targetHash"].as_str()?)));
     named.filter(|name| name != wanted).collect()
 }
@@ -311,6 +317,21 @@ mod tests {
     }
 
     #[test]
+    fn failed_evacuation_is_retried_before_a_rejected_target() {
+        let mut object = rolled();
+        object["status"]["rejected"] = json!({"planID": "aaaaaaaaaa"});
+        let plan = json!({"id": "0123456789", "recipe": "Evacuate", "state": "Active",
+            "tasks": [{"id": "0123456789-1", "type": "move-workflows", "state": "Failed"}]});
+        object["status"]["plan"] = plan;
+        let write = retry(&object, DateTime::UNIX_EPOCH).unwrap().write;
+        assert_eq!(write, Some(Write::Annotation(ANNOTATION_RETRY, "0123456789".to_owned())));
+        let write = skip(&object, None).unwrap().write;
+        assert_eq!(write, Some(Write::Annotation(ANNOTATION_SKIP, "0123456789-1".to_owned())));
+        object["status"]["lastCompletedRolloutHash"] = json!("v1:bbbb");
+        assert_eq!(promote(&object, None).unwrap().write, None, "no rollout is active");
+    }
+
+    #[test]
     fn stalled_task_of_the_routing_may_be_retried_and_skipped() {
         let mut object = rolled();
         object["status"]["targetBuildID"] = json!("two");
@@ -384,7 +405,9 @@ mod tests {
         let Some(Write::Fields(fields)) = back(&object, &stored, None).unwrap().write else { panic!() };
         assert_eq!(fields[0].1, json!({"spec": "a"}));
         let mut first = object;
-        first["status"]["history"] = json!([ended("b", "Failed"), ended("c", "Complete")]);
+        let mut evacuation = ended("a", "Complete");
+        evacuation["recipe"] = json!("Evacuate");
+        first["status"]["history"] = json!([evacuation, ended("b", "Failed"), ended("c", "Complete")]);
         assert!(back(&first, &stored, None).unwrap_err().contains("no revision to roll back to"));
     }
 

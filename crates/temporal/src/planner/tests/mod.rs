@@ -1,5 +1,6 @@
 //! Table tests of the planner's decisions.
 
+mod evacuate;
 mod hooks;
 mod names;
 mod routing;
@@ -81,6 +82,13 @@ fn version(build: &BuildId, status: VersionStatus, was_active: bool) -> Version 
     }]);
     version.has_revision = true;
     version
+}
+
+/// Changes the Deployment of a version.
+fn edit(version: &mut Version, change: impl FnOnce(&mut PoolWorkers)) {
+    let mut pool = version.workers.as_ref().unwrap().first().clone();
+    change(&mut pool);
+    version.workers = Workers::of([pool]);
 }
 
 fn tasks(facts: &Facts) -> Vec<String> {

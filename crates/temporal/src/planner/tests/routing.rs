@@ -3,7 +3,6 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::{PoolWorkers, Workers};
 use super::{facts, now, tasks, version};
 use crate::api::{Reason, VersionRecord, VersionState};
 use crate::planner::facts::{Standing, TemporalState, believe};
@@ -36,9 +35,7 @@ fn plan_tasks_match_the_strategy_and_direction() {
     let mut back = facts(steps);
     let two = BuildId::new("two");
     let mut lives = version(&two, VersionStatus::Draining, true);
-    let pool = lives.workers.as_ref().unwrap().first().clone();
-    let template_hash = Some(back.target.template_hash.clone());
-    lives.workers = Workers::of([PoolWorkers { template_hash, ..pool }]);
+    super::edit(&mut lives, |pool| pool.template_hash = Some(back.target.template_hash.clone()));
     back.versions.insert(two.clone(), lives);
     assert_eq!(tasks(&back), [&BEGIN[..], &["set-current"]].concat(), "it was current, and its workers run");
     back.versions.get_mut(&two).unwrap().listed.as_mut().unwrap().last_current = None;
