@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use windlass_engine::{Due, Env, Outcome, TaskContext};
-use windlass_kube_port::{Event, EventBuffer};
+use windlass_kube_port::{Cluster, Event, EventBuffer};
 
 use crate::api::Reason;
 use crate::children::Children;
@@ -29,6 +29,8 @@ pub struct WorkerScope {
     pub temporal: Option<Arc<dyn Temporal>>,
     /// The workers' Deployments.
     pub children: Arc<Children>,
+    /// The port to the API server, for what no cache has.
+    pub cluster: Arc<dyn Cluster>,
     /// The events to send once the status is written.
     pub recorder: EventBuffer,
 }

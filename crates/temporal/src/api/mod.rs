@@ -12,6 +12,6 @@ pub mod worker_deployment;
 pub use connection::{ApiKeySecret, Connection, Tls};
 pub use crd::{crd, crd_yaml};
 pub use reasons::Reason;
-pub use rollout::{Gate, OnFailure, RampStep, RolloutSpec, Strategy};
+pub use rollout::{Gate, InputFrom, KeyRef, OnFailure, RampStep, RolloutSpec, Strategy};
 pub use status::{VersionRecord, VersionState, WorkerDeploymentStatus};
 pub use worker_deployment::{DeletionPolicy, Sunset, WorkerDeployment, WorkerDeploymentSpec};

@@ -58,13 +58,14 @@ pub fn recipe(facts: &Facts) -> Recipe {
     let gate = rollout.gate.as_ref().filter(|gate| direction == Direction::New || gate.on_rollback);
     let strategy = rollout.strategy();
     let run_gate = |gate: &Gate| {
-        with(
-            "run-gate",
-            &json!({
-                "workflowType": gate.workflow_type, "taskQueues": gate.task_queues, "input": gate.input,
-                "timeoutSeconds": gate.timeout_seconds,
-            }),
-        )
+        let mut params = json!({
+            "workflowType": gate.workflow_type, "taskQueues": gate.task_queues, "input": gate.input,
+            "timeoutSeconds": gate.timeout_seconds,
+        });
+        if let Some(from) = &gate.input_from {
+            params["inputFrom"] = json!(from);
+        }
+        with("run-gate", &params)
     };
     if strategy == Strategy::Manual {
         // Until a person promotes it, the rollout changes nothing in the routing.

@@ -160,6 +160,7 @@ impl<'a> Reconcile<'a> {
             facts: Arc::new(self.facts.clone()),
             temporal: self.temporal.clone(),
             children: self.children.clone(),
+            cluster: self.cx.cluster.clone(),
             recorder: self.recorder.clone(),
         }
     }
