@@ -122,7 +122,10 @@ pub fn wait_with(
     more: &[(&str, Value)],
 ) -> Outcome {
     let mut progress = cx.record.progress.as_object().cloned().unwrap_or_default();
-    progress.insert("reason".to_owned(), json!(reason));
+    // The task still waits for the same. The status reports a limit of reads that lasts.
+    if reason != Reason::RateLimited {
+        progress.insert("reason".to_owned(), json!(reason));
+    }
     progress.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
     Outcome::Progress {
         message: message.to_owned(),
