@@ -54,6 +54,9 @@ pub trait Extension: fmt::Debug + Send + Sync {
     /// The short name.
     fn short(&self) -> &'static str;
 
+    /// True if its objects have a template of their own, which `windlass promote` and `windlass rollback` are about.
+    fn has_template(&self) -> bool;
+
     /// Reads the selected objects. `None`: none was named, and the kind is not installed. An error says in a sentence
     /// why none can be read.
     async fn read(

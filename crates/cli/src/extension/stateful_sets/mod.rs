@@ -48,6 +48,10 @@ impl Extension for StatefulSets {
         "ssr"
     }
 
+    fn has_template(&self) -> bool {
+        false
+    }
+
     async fn read(
         &self,
         client: &Client,

@@ -25,10 +25,11 @@ use windlass::operator::Controller;
 use super::objects::ReadObjects;
 use super::{Extension, Objects};
 use crate::explain::diff::Compared;
+use crate::help;
 use crate::output::Output;
 use crate::reader::FleetSelection;
 use crate::report::chain::{Chain, TimelineEntry};
-use crate::target::Target;
+use crate::target::{Kind, Target};
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 use objects::WorkersObjects;
@@ -79,6 +80,7 @@ impl CrdsFlags {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Delete `WorkerDeployments`: each version is removed once no workflow runs on it
+    #[command(mut_arg("words", |arg| arg.help(help::named(|kind| kind == Kind::Other(WORKERS)))))]
     Delete(delete::DeleteArgs),
 }
 
@@ -101,6 +103,10 @@ impl Extension for Workers {
 
     fn short(&self) -> &'static str {
         "wwd"
+    }
+
+    fn has_template(&self) -> bool {
+        true
     }
 
     async fn read(
