@@ -20,7 +20,9 @@ use kube::Client;
 use serde_json::Value;
 
 use crate::explain::diff::Compared;
+use crate::forecast;
 use crate::output::Output;
+use crate::plan::Prediction;
 use crate::reader::FleetSelection;
 use crate::report::chain::{Chain, TimelineEntry};
 use crate::status::Report;
@@ -73,6 +75,15 @@ pub trait Extension: fmt::Debug + Send + Sync {
         namespace: &str,
         target: &Target,
     ) -> Result<(Chain, Vec<String>), String>;
+
+    /// Forecasts the effect of a change of an object. An error says why that is impossible.
+    async fn forecast(
+        &self,
+        client: &Client,
+        place: (&str, &str),
+        change: &forecast::Change,
+        now: DateTime<Utc>,
+    ) -> Result<Prediction, String>;
 
     /// The history of an object, oldest first, with the events about it.
     fn story(&self, object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry>;

@@ -5,6 +5,7 @@ pub mod build;
 pub mod decide;
 pub mod deletion;
 pub mod facts;
+pub mod forecast;
 pub mod hooks;
 pub mod recipe;
 pub mod routing;

@@ -8,6 +8,7 @@ mod deletion;
 mod fake_hooks;
 mod faults;
 mod fields;
+mod forecasts;
 mod gates;
 mod hooks;
 mod idle;

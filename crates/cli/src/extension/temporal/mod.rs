@@ -5,6 +5,7 @@ mod controller;
 mod delete;
 mod diff;
 mod explain;
+mod forecast;
 mod history;
 mod hooks;
 mod objects;
@@ -27,6 +28,7 @@ use super::{Extension, Objects};
 use crate::explain::diff::Compared;
 use crate::help;
 use crate::output::Output;
+use crate::plan::Prediction;
 use crate::reader::FleetSelection;
 use crate::report::chain::{Chain, TimelineEntry};
 use crate::target::{Kind, Target};
@@ -130,6 +132,16 @@ impl Extension for Workers {
         target: &Target,
     ) -> Result<(Chain, Vec<String>), String> {
         explain::explain(client, namespace, target).await
+    }
+
+    async fn forecast(
+        &self,
+        client: &Client,
+        place: (&str, &str),
+        change: &crate::forecast::Change,
+        now: DateTime<Utc>,
+    ) -> Result<Prediction, String> {
+        forecast::forecast(client, place, change, now).await.map(|forecast| forecast.prediction())
     }
 
     fn story(&self, object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {

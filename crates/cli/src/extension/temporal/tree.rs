@@ -140,7 +140,7 @@ fn branches(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, show
 }
 
 /// A version's state, such as `Draining   2/2 ready   3 workflows run`.
-fn words(version: &VersionRecord) -> String {
+pub(super) fn words(version: &VersionRecord) -> String {
     let takes_tasks = matches!(version.state, VersionState::Current | VersionState::Ramping);
     let running = match version.running_workflows.filter(|_| !takes_tasks) {
         None => String::new(),
