@@ -126,7 +126,7 @@ async fn cli_shows_workers_waits_for_them_and_reports_stalls() -> Result<(), Err
 
     // The revisions with their versions, for a rollback, and the ended plans.
     let told = farm.windlass(&["history", "wwd/orders"]).await?;
-    for words in ["last completed", "wanted", "Current", "orders:bad", "WorkerRollout", "Complete"] {
+    for words in ["last completed", "target", "Current", "orders:bad", "WorkerRollout", "Complete"] {
         assert!(told.contains(words), "{words}: {told}");
     }
 
@@ -194,7 +194,7 @@ async fn each_verb_takes_effect() -> Result<(), Error> {
     farm.until("the restart is obeyed", |seen| seen["status"]["restartedAt"] != before).await?;
     farm.until_current().await?;
     let typed = farm.typed(&["promote", "wwd/orders"]).await?;
-    assert!(typed.code == 0 && typed.stdout.contains("is current"), "{typed:?}");
+    assert!(typed.code == 0 && typed.stdout.contains("is already current"), "{typed:?}");
     farm.end_all().await?;
     Ok(())
 }
