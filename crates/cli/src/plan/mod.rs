@@ -154,6 +154,11 @@ impl Prediction {
             document: json!(forecast),
         }
     }
+
+    /// The lines under the first one, which names the object, without their common indentation.
+    pub fn under(&self) -> Vec<String> {
+        self.lines.iter().skip(1).map(|line| line.to_string().chars().skip(2).collect()).collect()
+    }
 }
 
 /// A desired change of an object.

@@ -24,7 +24,7 @@ use windlass::internal::HookRules;
 use windlass::operator::Controller;
 
 use super::objects::ReadObjects;
-use super::{Extension, Objects};
+use super::{Extension, Objects, Paged, Sheet};
 use crate::explain::diff::Compared;
 use crate::help;
 use crate::output::Output;
@@ -35,9 +35,15 @@ use crate::target::{Kind, Target};
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 use objects::WorkersObjects;
+use report::WorkersReport;
+
+#[cfg(test)]
+pub use report::tests::ramping;
 
 /// The kind `WorkerDeployment`.
 pub const WORKERS: &dyn Extension = &Workers;
+/// The same kind, on the page.
+pub const WORKERS_ON_PAGE: &dyn Paged = &Workers;
 const KIND: windlass_kube_port::Kind = windlass_kube_port::Kind::WorkerDeployment;
 
 /// The flags of `windlass operator`.
@@ -96,6 +102,12 @@ impl Command {
 
 #[derive(Debug)]
 struct Workers;
+
+impl Paged for Workers {
+    fn sheet(&self, object: &Value, now: DateTime<Utc>) -> Sheet {
+        WorkersReport::of(object, now).sheet()
+    }
+}
 
 #[async_trait]
 impl Extension for Workers {
