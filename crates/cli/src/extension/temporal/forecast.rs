@@ -130,6 +130,7 @@ pub async fn forecast(
     let mut facts = observe::facts_of(&read, spec, &children, Ok(recorded));
     let plan = read.status.plan.as_ref().and_then(|plan| plan.parse().ok());
     observe::check_target(&mut facts, &children, plan.as_ref()).await;
+    facts.invalid = facts.invalid.take().or_else(|| hooks::too_many_tasks(&facts));
     forecast.unread.extend(dry.unchecked());
     let annotation = |key: &str| read.annotation(key).map(str::to_owned);
     let spent = read.status.spent_retry.clone();
@@ -215,9 +216,8 @@ impl Forecast {
             Decision::Abort => self.happens.push(format!("{ended}: its abort is requested")),
             Decision::Refuse { message, .. } => self.refuse(message.clone()),
         }
-        let invalid = facts.invalid.clone().or_else(|| hooks::too_many_tasks(facts));
-        if let Some(sentence) = invalid {
-            self.refuse(sentence);
+        if let Some(sentence) = &facts.invalid {
+            self.refuse(sentence.clone());
         }
         if let Some(rejected) = facts.status.rejected.as_ref().filter(|of| of.hash == facts.target.hash)
             && active.is_none()
