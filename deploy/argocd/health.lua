@@ -1,5 +1,5 @@
--- How Argo CD sees a NodeDeployment, a StatefulNode or a StatefulSetRollout:
--- resource.customizations.health.windlass.dev_NodeDeployment, _StatefulNode and _StatefulSetRollout. It reads what kstatus reads:
+-- How Argo CD sees a NodeDeployment, a StatefulNode, a StatefulSetRollout or a WorkerDeployment:
+-- resource.customizations.health.windlass.dev_NodeDeployment, _StatefulNode, _StatefulSetRollout and _WorkerDeployment. It reads what kstatus reads:
 -- Stalled and Reconciling, and for what a person holds, Suspended. A StatefulSet whose update strategy somebody overwrote is Degraded.
 local hs = { status = "Progressing", message = "it was not looked at yet" }
 local status = obj.status
@@ -36,6 +36,11 @@ end
 if status.rollout ~= nil and status.rollout.waitingFor ~= nil then
   return { status = "Suspended", message = status.rollout.message or "it waits" }
 end
+for _, hook in ipairs(status.hooks or {}) do
+  if obj.kind == "WorkerDeployment" and hook.state == "AwaitingApproval" then
+    return { status = "Suspended", message = "hook " .. hook.hook .. " waits for a person" }
+  end
+end
 if reconciling ~= nil and reconciling.status == "True" then
   local message = reconciling.message
   if status.rollout ~= nil and status.rollout.message ~= nil and status.rollout.message ~= "" then
@@ -43,7 +48,9 @@ if reconciling ~= nil and reconciling.status == "True" then
   end
   return { status = "Progressing", message = message or "" }
 end
-if ready ~= nil and ready.status ~= "True" and ready.reason ~= "NotStarted" then
+-- Without replicas, no worker is ready.
+local none = obj.kind == "WorkerDeployment" and obj.spec ~= nil and obj.spec.replicas == 0
+if ready ~= nil and ready.status ~= "True" and ready.reason ~= "NotStarted" and not none then
   return { status = "Degraded", message = ready.reason .. ": " .. (ready.message or "") }
 end
 return { status = "Healthy", message = upToDate ~= nil and upToDate.message or "" }

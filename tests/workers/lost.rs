@@ -6,6 +6,9 @@ use windlass::clock::monotonic;
 use windlass_temporal::port::{BuildId, DeploymentName, Missing, TemporalError, VersionStatus};
 
 use crate::{stage::client, worker::Worker};
+use windlass_harness::controlplane::Error;
+use windlass_harness::systems::cluster::Cluster;
+use windlass_harness::temporal::farm::{Farm, condition};
 use windlass_harness::temporal::frontend::{Options, Server};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,4 +67,35 @@ async fn overloaded_server_returns_rate_limited() {
         }
     }
     assert!(limited > 10, "{limited} of 40");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn second_reader_of_a_deployment_is_reported_only_after_a_minute() -> Result<(), Error> {
+    let few = &["frontend.globalNamespaceWorkerDeploymentReadRPS=10"];
+    let server = Server::start(Options { settings: few, ..Options::default() }).await.expect("a server");
+    let farm = Farm::new(Cluster::shared().await, &server, env!("CARGO_BIN_EXE_windlass"), "second").await?;
+    let mut spec = farm.spec("1");
+    spec["rollout"] = serde_json::json!({"strategy": "AllAtOnce"});
+    farm.create(spec).await?;
+    farm.until_current().await?;
+    let before = farm.deployments().await?;
+    let (port, name) = (client(&server.address()).await, DeploymentName::new(farm.deployment()));
+    let reader = tokio::spawn(async move {
+        loop {
+            let _ = port.describe_deployment(&name).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let is_lost = |seen: &serde_json::Value| seen["status"]["temporalLostAt"].is_string();
+    farm.until("a read of the operator is limited", is_lost).await?;
+    let until = monotonic() + Duration::from_secs(45);
+    while monotonic() < until {
+        let seen = farm.object().await?;
+        assert_eq!(condition(&seen, "UpToDate"), ("True".to_owned(), "Applied".to_owned()), "{seen:#}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    reader.abort();
+    farm.until("its reads succeed again", |seen| !is_lost(seen)).await?;
+    assert_eq!(farm.deployments().await?, before);
+    Ok(())
 }

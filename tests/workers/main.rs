@@ -3,6 +3,7 @@
 
 mod agrees;
 mod credentials;
+mod dashboard;
 mod deletion;
 mod evacuation;
 mod hooks;

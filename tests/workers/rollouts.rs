@@ -3,12 +3,12 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::server;
 use windlass_harness::controlplane::Error;
 use windlass_harness::systems::cluster::Cluster;
-use windlass_harness::temporal::farm::{Farm, version};
+use windlass_harness::temporal::farm::{Farm, message, version};
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 
@@ -62,6 +62,47 @@ async fn pinned_workflow_continues_while_a_new_version_takes_over() -> Result<()
     assert!(status["rampingBuildID"].is_null(), "{status:#}");
     assert_eq!(farm.end("on-v2").await?, v2);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gate_reads_its_input_from_a_secret() -> Result<(), Error> {
+    let farm = farm("input").await?;
+    let put = async |kind: &str, input: &str| {
+        let _ = farm.place.kubectl(&["delete", kind, "smoke", "--ignore-not-found"]).await?;
+        let words: &[&str] = if kind == "secret" { &["secret", "generic"] } else { &["configmap"] };
+        let literal = format!("--from-literal=input={input}");
+        farm.place.kubectl(&[&["create"], words, &["smoke", &literal]].concat()).await
+    };
+    let mut spec = farm.spec("1");
+    let key = json!({"name": "smoke", "key": "input"});
+    let gate =
+        json!({"workflowType": "Gate", "timeoutSeconds": 60, "inputFrom": {"secretKeyRef": key.clone()}});
+    spec["rollout"] = json!({"strategy": "AllAtOnce", "gate": gate});
+    farm.create(spec).await?;
+    let is_awaited =
+        |seen: &Value| message(seen, "UpToDate").contains("Secret") && seen["status"]["plan"].is_object();
+    let seen = farm.until("the Secret is missed", is_awaited).await?;
+    assert!(message(&seen, "UpToDate").contains("/smoke does not exist"), "{:#}", seen["status"]);
+    put("secret", r#"{"fail": "no stock, no sale", "token": "sesame"}"#).await?;
+    let seen = farm.until_reason("UpToDate", "GateFailed").await?;
+    assert!(message(&seen, "UpToDate").contains("no stock, no sale"), "the gate had the input");
+    let told =
+        farm.place.kubectl(&["get", "workerdeployments,events,controllerrevisions", "-o", "yaml"]).await?;
+    assert!(told.contains("secretKeyRef") && !told.contains("sesame"), "{told}");
+
+    put("secret", r#"{"order": 7}"#).await?;
+    farm.windlass(&["retry", "wwd/orders"]).await?;
+    let v1 = farm.until_current().await?;
+    farm.begin_on(&v1).await?;
+    put("configmap", r#"{"fail": "sold out"}"#).await?;
+    farm.patch(
+        json!({"spec": {"rollout": {"gate": {"inputFrom": {"secretKeyRef": null, "configMapKeyRef": key}}}}}),
+    )
+    .await?;
+    farm.set_image("2").await?;
+    let seen = farm.until_reason("UpToDate", "GateFailed").await?;
+    assert!(message(&seen, "UpToDate").contains("sold out"), "{:#}", seen["status"]);
+    farm.end_all().await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,9 +5,30 @@ use serde_json::{Value, json};
 use crate::stage::server;
 use windlass_harness::controlplane::Error;
 use windlass_harness::systems::cluster::Cluster;
-use windlass_harness::temporal::farm::{Farm, message};
+use windlass_harness::temporal::farm::{Farm, image, message};
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
+
+/// The tasks of the rollout to another image, by `windlass plan -f`.
+async fn foretold(farm: &Farm<'_>, tag: &str) -> Result<Vec<Value>, Error> {
+    let mut manifest = farm.object().await?;
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image(tag));
+    let name = format!("{}-plan.yaml", farm.place.ns);
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, manifest.to_string())?;
+    let said = farm.typed(&["plan", "-f", &file.display().to_string(), "-o", "json"]).await;
+    std::fs::remove_file(&file)?;
+    let said = said?;
+    assert_eq!(said.code, 2, "{said:?}");
+    let forecast: Value = serde_json::from_str(&said.stdout)?;
+    assert_eq!(
+        (&forecast["outcome"], &forecast["takeover"], &forecast["keeps"][0]["isReplaced"]),
+        (&json!("Changes"), &json!("NewVersion"), &json!(true)),
+        "{forecast:#}"
+    );
+    let steps = forecast["steps"].as_array().cloned().unwrap_or_default();
+    Ok(steps.iter().map(|step| step["type"].clone()).collect())
+}
 
 /// What `kubectl get` prints, by the short name.
 async fn columns(farm: &Farm<'_>, current: &str) -> Result<(), Error> {
@@ -105,13 +126,14 @@ async fn cli_shows_workers_waits_for_them_and_reports_stalls() -> Result<(), Err
 
     // The revisions with their versions, for a rollback, and the ended plans.
     let told = farm.windlass(&["history", "wwd/orders"]).await?;
-    for words in ["last completed", "wanted", "Current", "orders:bad", "WorkerRollout", "Complete"] {
+    for words in ["last completed", "target", "Current", "orders:bad", "WorkerRollout", "Complete"] {
         assert!(told.contains(words), "{words}: {told}");
     }
 
-    // Commands for fleets only say so.
+    // Without a change, the plan shows what is pending.
     let said = farm.typed(&["plan", "wwd/orders"]).await?;
-    assert!(said.code != 0 && said.stderr.contains("plan is for a NodeDeployment"), "{said:?}");
+    let is_told = said.stdout.contains("the rollout") && said.stdout.contains("continues");
+    assert!(said.code == 0 && is_told && said.stdout.contains("run-gate: workflow Gate"), "{said:?}");
 
     // A pod that does not start is named, with the kubelet's message.
     farm.patch(json!({"spec": {"rollout": {"gate": null}}})).await?;
@@ -140,8 +162,12 @@ async fn each_verb_takes_effect() -> Result<(), Error> {
     let v1 = farm.until_current().await?;
     farm.begin_on(&v1).await?;
 
+    let planned = foretold(&farm, "2").await?;
     farm.windlass(&["pause", "wwd/orders"]).await?;
     farm.set_image("2").await?;
+    let seen = farm.until("its rollout begins", |seen| seen["status"]["plan"]["state"] == "Active").await?;
+    let tasks = seen["status"]["plan"]["tasks"].as_array().cloned().unwrap_or_default();
+    assert_eq!(tasks.iter().map(|task| task["type"].clone()).collect::<Vec<_>>(), planned);
     farm.until_reason("RolloutInProgress", "Paused").await?;
     assert_eq!(farm.object().await?["status"]["currentBuildID"], v1.as_str());
     farm.windlass(&["resume", "wwd/orders"]).await?;
@@ -168,7 +194,7 @@ async fn each_verb_takes_effect() -> Result<(), Error> {
     farm.until("the restart is obeyed", |seen| seen["status"]["restartedAt"] != before).await?;
     farm.until_current().await?;
     let typed = farm.typed(&["promote", "wwd/orders"]).await?;
-    assert!(typed.code == 0 && typed.stdout.contains("is current"), "{typed:?}");
+    assert!(typed.code == 0 && typed.stdout.contains("is already current"), "{typed:?}");
     farm.end_all().await?;
     Ok(())
 }

@@ -1,6 +1,8 @@
 //! The text after the flags in `--help`, the man pages and docs/reference/command-line.md: environment variables and exit
 //! codes.
 
+use super::kind::{Kind, either};
+
 /// The environment variables and exit codes that all commands share.
 pub const OF_ALL: &str = "\
 Environment:
@@ -47,12 +49,51 @@ Exit codes:
   1  failed for one of the objects (the others were changed), or nothing selected
   2  wrong usage: nothing was done";
 
-/// The objects of a verb that accepts fleets alone.
-pub const OF_NAMED_FLEETS: &str = "nd/NAME for a NodeDeployment; several, or TYPE NAME NAME";
+/// The objects of a command that requires names.
+pub fn named(is_accepted: impl Fn(Kind) -> bool) -> String {
+    let kinds = Kind::all().filter(|kind| is_accepted(*kind));
+    let forms: Vec<String> =
+        kinds.map(|kind| format!("{}/NAME for a {}", kind.short(), kind.name())).collect();
+    format!("{}; several, or TYPE NAME NAME", forms.join(", "))
+}
 
-/// The objects of `explain`, which accepts nodes too.
-pub const OF_LOOKED_AT_OR_NODES: &str = "nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout, sn/NAME for a StatefulNode; several, or TYPE NAME NAME; \
-     nd, ssr or sn for all of a type";
+/// The objects of a command that accepts a type alone.
+pub fn selected(is_accepted: impl Fn(Kind) -> bool + Copy) -> String {
+    let kinds = Kind::all().filter(|kind| is_accepted(*kind));
+    let shorts: Vec<String> = kinds.map(|kind| kind.short().to_owned()).collect();
+    format!("{}; {} for all of that type", named(is_accepted), either(&shorts))
+}
 
-/// The objects of a verb that accepts nodes too.
-pub const OF_NAMED_OR_NODES: &str = "nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout, sn/NAME for a StatefulNode; several, or TYPE NAME NAME";
+/// True for the kinds that have rollouts.
+pub fn has_rollouts(kind: Kind) -> bool {
+    kind != Kind::Node
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use crate::extension::HAS_WORKERS;
+
+    #[test]
+    fn help_of_each_command_names_the_kinds_that_it_accepts() {
+        let mut cases = vec![
+            ("explain", "nd sn ssr wwd"),
+            ("promote", "nd wwd"),
+            ("rollback", "nd wwd"),
+            ("restart", "nd sn ssr wwd"),
+            ("skip", "nd sn ssr wwd"),
+        ];
+        let others = "status plan diff logs wait pause resume abort retry approve history";
+        cases.extend(others.split(' ').map(|command| (command, "nd ssr wwd")));
+        cases.extend(HAS_WORKERS.then_some(("delete", "wwd")));
+        for (command, kinds) in cases {
+            let all = crate::command();
+            let found = all.find_subcommand(command).unwrap();
+            let words = found.get_positionals().next().unwrap().get_help().unwrap().to_string();
+            let forms = words.split(';').next().unwrap().split(", ");
+            let named: Vec<&str> = forms.map(|form| form.split('/').next().unwrap()).collect();
+            let expected: Vec<&str> = kinds.split(' ').filter(|kind| HAS_WORKERS || *kind != "wwd").collect();
+            assert_eq!(named, expected, "{command}: {words}");
+        }
+    }
+}

@@ -44,6 +44,20 @@ impl Kind {
         }
     }
 
+    /// True if its objects have a template of their own, which `windlass promote` and `windlass rollback` are about.
+    pub fn has_template(self) -> bool {
+        match self {
+            Self::Fleet => true,
+            Self::Node => false,
+            Self::Other(other) => other.has_template(),
+        }
+    }
+
+    /// An object of each kind, such as `nd/db, sn/db or ssr/db`.
+    pub fn forms(name: &str) -> String {
+        either(&Self::all().map(|kind| format!("{}/{name}", kind.short())).collect::<Vec<_>>())
+    }
+
     /// The message if no object of this kind exists in a namespace, or, without one, in any.
     pub fn none_found(self, namespace: Option<&str>) -> String {
         let what = match self {
@@ -96,6 +110,15 @@ impl Kind {
             });
         }
         Ok(items.into_iter().map(|item| json!(item)).collect())
+    }
+}
+
+/// The words, separated by commas and "or".
+pub fn either(words: &[String]) -> String {
+    match words {
+        [] => String::new(),
+        [word] => word.clone(),
+        [words @ .., last] => format!("{} or {last}", words.join(", ")),
     }
 }
 

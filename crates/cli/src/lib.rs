@@ -38,6 +38,7 @@ use chrono::{DateTime, Utc};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
+use kind::Kind;
 use verbs::Verb;
 use windlass_clock::{Clock, SystemClock};
 
@@ -63,7 +64,7 @@ enum Command {
     #[command(after_long_help = help::OF_PLAN)]
     Plan(plan::PlanArgs),
     /// Explain the state of a fleet or a node, and suggest commands
-    #[command(mut_arg("words", |arg| arg.help(help::OF_LOOKED_AT_OR_NODES)))]
+    #[command(mut_arg("words", |arg| arg.help(help::selected(|_| true))))]
     Explain(explain::ExplainArgs),
     /// Show the differences between two revisions of a fleet
     Diff(explain::diff::DiffArgs),
@@ -81,7 +82,7 @@ enum Command {
     #[command(after_long_help = help::OF_VERBS)]
     Resume(verbs::ResumeArgs),
     /// Restart every node of a fleet in waves, or one node
-    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_OR_NODES)))]
+    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::named(|_| true))))]
     Restart(verbs::VerbArgs),
     /// Stop a fleet's rollout; nodes keep their revisions, and Windlass does not retry the target by itself
     #[command(after_long_help = help::OF_VERBS)]
@@ -90,16 +91,16 @@ enum Command {
     #[command(after_long_help = help::OF_VERBS)]
     Retry(verbs::VerbArgs),
     /// Skip a task: a hook, a node's mark-ready, a fleet's await-caught-up or await-nodes-at-height
-    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_OR_NODES)))]
+    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::named(|_| true))))]
     Skip(verbs::SkipArgs),
     /// Approve a fleet's hook that waits for a person
     #[command(after_long_help = help::OF_VERBS)]
     Approve(verbs::ApproveArgs),
     /// Move traffic to the nodes that wait to take over
-    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_FLEETS)))]
+    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::named(Kind::has_template))))]
     Promote(verbs::PromoteArgs),
     /// Set a fleet's template to a stored revision
-    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::OF_NAMED_FLEETS)))]
+    #[command(after_long_help = help::OF_VERBS, mut_arg("words", |arg| arg.help(help::named(Kind::has_template))))]
     Rollback(verbs::RollbackArgs),
     /// List a fleet's stored revisions, the changes of each, and its ended plans
     History(verbs::HistoryArgs),

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::completion::objects;
 use super::connection::{Cluster, ClusterFlags};
+use super::help;
 pub use super::kind::Kind;
 use crate::reader::sentence;
 use windlass_core::api::names::GROUP;
@@ -26,7 +27,7 @@ pub struct Target {
 impl Target {
     fn new(kind: Kind, name: &str) -> Result<Self, String> {
         if name.is_empty() || name.contains('/') {
-            return Err(format!("{name:?} does not name an object; write nd/NAME, sn/NAME or ssr/NAME"));
+            return Err(format!("{name:?} does not name an object; write {}", Kind::forms("NAME")));
         }
         Ok(Self { kind, name: name.to_owned() })
     }
@@ -38,10 +39,9 @@ impl FromStr for Target {
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, name) = text
             .split_once('/')
-            .ok_or_else(|| format!("{text:?} has no kind; write nd/{text}, sn/{text} or ssr/{text}"))?;
-        let kind = Kind::called(kind).ok_or_else(|| {
-            format!("{kind:?} is not a kind of Windlass; write nd/{name}, sn/{name} or ssr/{name}")
-        })?;
+            .ok_or_else(|| format!("{text:?} has no kind; write {}", Kind::forms(text)))?;
+        let kind = Kind::called(kind)
+            .ok_or_else(|| format!("{kind:?} is not a kind of Windlass; write {}", Kind::forms(name)))?;
         Self::new(kind, name)
     }
 }
@@ -128,7 +128,7 @@ impl ObjectSelector {
             return targets.collect::<Result<_, String>>().map(Self::These);
         }
         match (Kind::called(first), names) {
-            (None, []) => Err(format!("{first:?} has no kind; write nd/{first}, sn/{first} or ssr/{first}")),
+            (None, []) => Err(format!("{first:?} has no kind; write {}", Kind::forms(first))),
             (None, [name, ..]) => {
                 Err(format!("{first:?} is not a kind of Windlass; write nd {name} or sn {name}"))
             }
@@ -151,8 +151,7 @@ pub struct Located {
 /// The words of a verb, which requires names.
 #[derive(Args, Clone, Debug)]
 struct NamedArgs {
-    /// nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout; several, or TYPE NAME NAME
-    #[arg(value_name = "TYPE/NAME", required = true, add = ArgValueCompleter::new(objects))]
+    #[arg(help = help::named(help::has_rollouts), value_name = "TYPE/NAME", required = true, add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     /// Every object of the type
     #[arg(long)]
@@ -172,9 +171,7 @@ pub struct Named {
 /// The words of a command that only reads.
 #[derive(Args, Clone, Debug)]
 struct SelectedArgs {
-    /// nd/NAME for a NodeDeployment, ssr/NAME for a StatefulSetRollout; several, or TYPE NAME NAME; nd or ssr for all of
-    /// that type
-    #[arg(value_name = "TYPE/NAME", add = ArgValueCompleter::new(objects))]
+    #[arg(help = help::selected(help::has_rollouts), value_name = "TYPE/NAME", add = ArgValueCompleter::new(objects))]
     words: Vec<String>,
     #[command(flatten)]
     flags: ClusterFlags,
@@ -365,9 +362,9 @@ mod tests {
     #[test]
     fn invalid_object_name_gets_a_usage_hint() {
         for (line, message) in [
-            ("db", "write nd/db, sn/db or ssr/db"),
+            ("db", "write nd/db, sn/db"),
             ("db web", "\"db\" is not a kind of Windlass; write nd web"),
-            ("pod/db", "write nd/db, sn/db or ssr/db"),
+            ("pod/db", "write nd/db, sn/db"),
             ("nd/", "write nd/NAME"),
             ("nd/a/b", "write nd/NAME"),
             ("/db", "write nd/db"),

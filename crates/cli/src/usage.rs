@@ -178,12 +178,17 @@ mod tests {
 
     #[test]
     fn usage_errors_are_one_sentence_with_a_hint() {
+        let no_kind = if HAS_WORKERS {
+            "\"nosuch\" has no kind; write nd/nosuch, sn/nosuch, ssr/nosuch or wwd/nosuch"
+        } else {
+            "\"nosuch\" has no kind; write nd/nosuch, sn/nosuch or ssr/nosuch"
+        };
         for (line, expected) in [
             (
                 "windlass pause",
                 "the following required arguments were not provided: <TYPE/NAME>...; see --help",
             ),
-            ("windlass status nosuch", "\"nosuch\" has no kind; write nd/nosuch, sn/nosuch or ssr/nosuch"),
+            ("windlass status nosuch", no_kind),
             ("windlass pause nd", "nd needs a name; write nd/NAME, or nd --all for all of them"),
         ] {
             assert_eq!(sentence_for(line), expected, "{line}");

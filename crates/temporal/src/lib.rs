@@ -12,6 +12,7 @@ pub mod children;
 pub mod context;
 mod finalize;
 pub mod hooks;
+mod inputs;
 pub mod metrics;
 pub mod observe;
 pub mod per_version;

@@ -8,7 +8,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::Deserialize;
 use serde_json::Value;
 use windlass_core::observed::{Meta, ObservedObject, parse_time};
-use windlass_kube_port::{Kind, Target as WriteTarget};
+use windlass_engine::Plan;
+use windlass_kube_port::{ClusterError, Kind, Target as WriteTarget};
 
 use crate::api::names::{
     ANNOTATION_DELETE, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH,
@@ -17,7 +18,7 @@ use crate::api::{Pool, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatu
 use crate::children::{Children, target};
 use crate::planner::facts::{PoolWorkers, Standing, believe};
 use crate::planner::{Facts, Target, TemporalState, Version, Workers};
-use crate::port::{BuildId, Identity, Missing, Temporal, TemporalError};
+use crate::port::{BuildId, DescribedDeployment, Identity, Missing, Temporal, TemporalError};
 
 /// The most unlisted versions that one reconcile looks up in Temporal by name.
 const MAX_UNLISTED_LOOKUPS: usize = 5;
@@ -94,15 +95,27 @@ pub async fn facts(
     temporal: &Result<Arc<dyn Temporal>, TemporalError>,
 ) -> (Facts, Option<Duration>) {
     let meta = read.meta();
-    let deployment = spec.deployment(&meta.namespace, &meta.name);
     let answer = match temporal {
-        Ok(temporal) => temporal.describe_deployment(&deployment).await,
+        Ok(temporal) => temporal.describe_deployment(&spec.deployment(&meta.namespace, &meta.name)).await,
         Err(error) => Err(error.clone()),
     };
     let retry_after = match &answer {
         Err(TemporalError::RateLimited { retry_after, .. }) => *retry_after,
         _ => None,
     };
+    (facts_of(read, spec, children, answer), retry_after)
+}
+
+/// The facts with this description of the deployment.
+#[must_use]
+pub fn facts_of(
+    read: &Read,
+    spec: WorkerDeploymentSpec,
+    children: &Children,
+    answer: Result<DescribedDeployment, TemporalError>,
+) -> Facts {
+    let meta = read.meta();
+    let deployment = spec.deployment(&meta.namespace, &meta.name);
     let target = Target::of(&spec);
     let standing = standing(read, &target, children);
     let mut facts = Facts {
@@ -128,7 +141,34 @@ pub async fn facts(
             version.is_unrecorded = true;
         }
     }
-    (facts, retry_after)
+    facts
+}
+
+/// Checks with a dry run that the API server accepts the target, until its Deployment exists: the facts have the result.
+pub async fn check_target(facts: &mut Facts, children: &Children, plan: Option<&Plan>) {
+    let is_begun = plan.is_some_and(|plan| plan.target_hash == facts.target.hash);
+    let target = &facts.target;
+    let exists = facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|w| {
+        is_begun || (!w.is_terminating() && w.template_hash() == Some(&target.template_hash))
+    });
+    if exists || facts.is_at_target() {
+        return;
+    }
+    match children.try_target(facts).await {
+        Ok(()) => {}
+        Err((field, ClusterError::Refused { message, .. })) => {
+            facts.invalid = Some(format!("{field}: the API server rejects it: {message}"));
+        }
+        // The template is valid; the rollout reports the quota if it has to wait for it.
+        Err((_, error)) if error.exceeds_quota() => {}
+        Err((field, ClusterError::Forbidden { message, .. })) => {
+            facts.invalid = Some(format!("{field}: the API server currently forbids it: {message}"));
+        }
+        Err((field, error)) => {
+            facts.unchecked =
+                Some(format!("could not check whether the API server accepts {field}: {error}"));
+        }
+    }
 }
 
 /// The Deployments, and those without a record in the status. Temporal does not know a new version before its first

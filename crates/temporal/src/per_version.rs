@@ -155,6 +155,12 @@ pub fn mark(object: &Value) -> i64 {
     digest.iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))
 }
 
+/// Why the manifests of a spec cannot be applied, as a sentence.
+#[must_use]
+pub fn problem(facts: &Facts) -> Option<String> {
+    rendered(Place { facts, build: &facts.target.build, deployment: &facts.name }).err()
+}
+
 /// Renders the manifests of a version.
 pub fn rendered(place: Place<'_>) -> Result<Vec<Resource>, String> {
     let mut known = BTreeSet::new();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use windlass_engine::{Due, Env, Outcome, TaskContext};
-use windlass_kube_port::{Event, EventBuffer};
+use windlass_kube_port::{Cluster, Event, EventBuffer};
 
 use crate::api::Reason;
 use crate::children::Children;
@@ -29,6 +29,8 @@ pub struct WorkerScope {
     pub temporal: Option<Arc<dyn Temporal>>,
     /// The workers' Deployments.
     pub children: Arc<Children>,
+    /// The port to the API server, for what no cache has.
+    pub cluster: Arc<dyn Cluster>,
     /// The events to send once the status is written.
     pub recorder: EventBuffer,
 }
@@ -120,7 +122,10 @@ pub fn wait_with(
     more: &[(&str, Value)],
 ) -> Outcome {
     let mut progress = cx.record.progress.as_object().cloned().unwrap_or_default();
-    progress.insert("reason".to_owned(), json!(reason));
+    // The task still waits for the same. The status reports a limit of reads that lasts.
+    if reason != Reason::RateLimited {
+        progress.insert("reason".to_owned(), json!(reason));
+    }
     progress.extend(more.iter().map(|(key, value)| ((*key).to_owned(), value.clone())));
     Outcome::Progress {
         message: message.to_owned(),

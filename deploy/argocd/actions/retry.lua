@@ -11,7 +11,7 @@ if failed and plan.id ~= nil then
   id = plan.id
 end
 local annotations = obj.metadata.annotations or {}
-local asked, spent = annotations["windlass.dev/retry"], (status.hookRetry or {}).request
+local asked, spent = annotations["windlass.dev/retry"], (status.hookRetry or {}).request or status.spentRetry
 local value = id
 for count = 1, 1000 do
   local request = count == 1 and id or id .. "/" .. count

@@ -226,6 +226,113 @@ fn argo_cd_reports_statefulset_rollouts_and_hold_state() {
     assert_eq!(run(&program, "actions/abort", &object, abort), ["p"]);
 }
 
+/// The same for a WorkerDeployment.
+fn workers(spec: &Value, conditions: &[[&str; 4]], more: &Value) -> Value {
+    let mut object = rollout(spec, conditions, more);
+    (object["kind"], object["metadata"]["name"]) = (json!("WorkerDeployment"), json!("orders"));
+    object
+}
+
+#[test]
+fn argo_cd_and_kstatus_report_worker_deployments() {
+    let ready = ["Ready", "True", "WorkersReady", ""];
+    let settled = ["Reconciling", "False", "Settled", ""];
+    let moves = ["Reconciling", "True", "Progressing", "5 % of the tasks go to 2"];
+    let gate = ["Stalled", "True", "GateFailed", "gate Smoke failed on orders"];
+    let short = ["Ready", "False", "WorkersNotReady", "0 of 2 workers of 1 are ready"];
+    let promotes = ["UpToDate", "Unknown", "ReadyToPromote", "2 is ready to be promoted"];
+    let active = json!({"plan": {"id": "p", "state": "Active"}});
+    let mut asks = active.clone();
+    asks["hooks"] = json!([{"hook": "release", "taskID": "p-7", "state": "AwaitingApproval"}]);
+    let rejected = json!({"rejected": {"planID": "p"}, "plan": {"id": "p", "state": "Superseded"}});
+    let none = json!({});
+    let cases = [
+        (&none, &[ready, settled][..], &none, "Current", "Healthy", "", "pause restart"),
+        (
+            &none,
+            &[ready, moves],
+            &active,
+            "InProgress",
+            "Progressing",
+            "5 % of the tasks",
+            "abort pause restart",
+        ),
+        (
+            &none,
+            &[ready, promotes, moves],
+            &active,
+            "InProgress",
+            "Suspended",
+            "2 is ready",
+            "abort pause promote restart",
+        ),
+        (
+            &none,
+            &[ready, moves],
+            &asks,
+            "InProgress",
+            "Suspended",
+            "hook release waits",
+            "abort pause restart",
+        ),
+        (
+            &json!({"paused": true}),
+            &[ready, moves],
+            &active,
+            "InProgress",
+            "Suspended",
+            "it is paused",
+            "abort restart resume",
+        ),
+        (
+            &none,
+            &[ready, gate],
+            &active,
+            "Failed",
+            "Degraded",
+            "GateFailed: gate Smoke",
+            "abort pause restart retry",
+        ),
+        (
+            &none,
+            &[ready, ["Stalled", "True", "RolledBack", "the rollout of 2 was rolled back"]],
+            &rejected,
+            "Failed",
+            "Degraded",
+            "RolledBack: ",
+            "pause restart retry",
+        ),
+        (&none, &[short, settled], &none, "InProgress", "Degraded", "0 of 2 workers", "pause restart"),
+        (&json!({"replicas": 0}), &[short, settled], &none, "InProgress", "Healthy", "", "pause restart"),
+    ];
+    let objects: Vec<Value> =
+        cases.iter().map(|(spec, conditions, more, ..)| workers(spec, conditions, more)).collect();
+    let computed = kstatus(&objects.iter().collect::<Vec<_>>());
+    let program = debian::program("lua5.4", "usr/bin/lua5.4");
+    for ((object, computed), (.., kstatus, health, message, actions)) in
+        objects.iter().zip(computed).zip(cases)
+    {
+        assert_eq!(computed, kstatus, "{object:#}");
+        let Some(program) = &program else { continue };
+        let said = run(program, "health", object, "print(r.status)\nprint(r.message)");
+        assert_eq!(said[0], health, "{object:#}");
+        assert!(said[1].contains(message), "{message:?} is not in {:?}", said[1]);
+        assert_eq!(run(program, "actions/discovery", object, AVAILABLE), [actions], "{object:#}");
+    }
+}
+
+#[test]
+fn argo_cd_retries_workers_again_after_a_spent_request() {
+    let Some(program) = debian::program("lua5.4", "usr/bin/lua5.4") else { return };
+    let gate = ["Stalled", "True", "GateFailed", "gate Smoke failed on orders"];
+    let mut spent = workers(&json!({}), &[gate], &json!({"plan": {"id": "p", "state": "Active"}}));
+    spent["metadata"]["annotations"] = json!({"windlass.dev/retry": "p"});
+    let retry = "print(r.metadata.annotations['windlass.dev/retry'])";
+    assert_eq!(run(&program, "actions/retry", &spent, retry), ["p"], "it is requested already");
+    spent["status"]["spentRetry"] = json!("p");
+    assert_eq!(run(&program, "actions/retry", &spent, retry), ["p/2"]);
+}
+
 /// A fleet of hand: its plan, the hooks of its status, and more of the status.
 fn at_hooks(plan: &Value, hooks: &Value, more: &Value) -> Value {
     let mut object = json!({"metadata": {}, "spec": {}, "status": {"plan": plan, "hooks": hooks}});

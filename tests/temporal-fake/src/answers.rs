@@ -332,6 +332,7 @@ impl Temporal for FakeTemporal {
                     started: now,
                     timeout: TimeDelta::from_std(start.timeout).unwrap_or(TimeDelta::MAX),
                     ended: None,
+                    input: start.input.clone(),
                     end: end_by(start.input.as_ref()),
                 };
                 state.gates.insert(start.workflow_id.clone(), gate);

@@ -72,6 +72,14 @@ impl FakeTemporal {
         queues
     }
 
+    /// The inputs of a version's gates.
+    #[must_use]
+    pub fn gate_inputs(&self, build: &BuildId) -> Vec<Option<serde_json::Value>> {
+        let state = self.state();
+        let of = state.gates.values().filter(|gate| gate.build == *build);
+        of.map(|gate| gate.input.clone()).collect()
+    }
+
     /// Starts a workflow, pinned to a version or routed; `share`, 0 to 100, decides whether the ramp gets it. Returns
     /// the version that it is pinned to; `None` if no worker would run it.
     #[allow(clippy::must_use_candidate, reason = "most tests only want it to run")]

@@ -126,6 +126,7 @@ pub(super) struct Gate {
     pub started: DateTime<Utc>,
     pub timeout: TimeDelta,
     pub ended: Option<String>,
+    pub input: Option<serde_json::Value>,
     /// How it ends, if its input says so; else as set for its build.
     pub end: Option<GateEnd>,
 }

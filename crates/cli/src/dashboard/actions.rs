@@ -6,15 +6,13 @@ use kube::Client;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::extension::STATEFUL_SETS;
-use crate::forecast::{self, Outcome, forecast, forecast_rollout};
+use crate::forecast::{self, Forecast, Outcome, forecast, forecast_rollout};
 use crate::page::{Action, Actions, Button, PageKind, Refused, Rehearsed};
-use crate::plan;
-use crate::target::{Kind, Located, Target};
-use crate::text::Line;
+use crate::plan::Prediction;
+use crate::target::{Located, Target};
 use crate::verbs::change::{Change, Write, change};
 use crate::verbs::revisions::{self, StoredRevision};
-use crate::verbs::{Carried, How, Needs, Refusal, Verb, carry};
+use crate::verbs::{Carried, How, Needs, Refusal, carry};
 use windlass_clock::SharedClock;
 use windlass_core::api::names::ANNOTATION_RESTARTED_AT;
 use windlass_core::revision::hash::hex;
@@ -31,11 +29,7 @@ impl VerbActions {
     }
 
     async fn carry(&self, action: &Action, how: How<'_>, seal: Option<&str>) -> Result<Carried, Refused> {
-        let kind = match action.kind {
-            PageKind::Fleet => Kind::Fleet,
-            PageKind::StatefulSets => Kind::Other(STATEFUL_SETS),
-        };
-        let target = Target { kind, name: action.name.clone() };
+        let target = Target { kind: action.kind.kind(), name: action.name.clone() };
         let located = Located { target, namespace: action.namespace.clone() };
         let needs = match (action.button, action.kind) {
             (Button::Rollback, PageKind::Fleet) => Needs::Revisions,
@@ -71,20 +65,24 @@ impl VerbActions {
         let patch = merge_patch(&desired_state(&carried.before), &desired_state(&carried.after));
         let change = forecast::Change::Merge(patch);
         let (client, now) = (&self.client, self.clock.now());
+        let (namespace, name) = (action.namespace.as_str(), action.name.as_str());
+        let of_fleet = |forecast: Forecast| {
+            // An annotation changes no field, but a rollout may wait for it.
+            let is_nothing = forecast.outcome == Outcome::Nothing && forecast.happens.is_empty();
+            if is_nothing { Vec::new() } else { Prediction::of(&forecast).under() }
+        };
         let asked = match action.kind {
-            PageKind::Fleet => forecast(client, &action.namespace, &action.name, &change, now).await,
+            PageKind::Fleet => forecast(client, namespace, name, &change, now).await.map(of_fleet),
             PageKind::StatefulSets => {
-                forecast_rollout(client, &action.namespace, &action.name, &change, now).await
+                forecast_rollout(client, namespace, name, &change, now).await.map(of_fleet)
+            }
+            PageKind::Sheet(paged) => {
+                let asked = paged.forecast(client, (namespace, name), &change, now).await;
+                asked.map(|prediction| prediction.under())
             }
         };
         match asked {
-            // An annotation changes no field, but a rollout may wait for it.
-            Ok(forecast) if forecast.outcome == Outcome::Nothing && forecast.happens.is_empty() => Vec::new(),
-            Ok(forecast) => {
-                // The first line names the fleet; the others are indented under it.
-                let under = |line: &Line| line.to_string().chars().skip(2).collect();
-                plan::lines(&forecast).iter().skip(1).map(under).collect()
-            }
+            Ok(lines) => lines,
             Err(sentence) => vec![format!("The effect could not be computed: {sentence}")],
         }
     }
@@ -117,21 +115,9 @@ fn decided(
     object: &Value,
     now: chrono::DateTime<chrono::Utc>,
 ) -> Result<Change, String> {
-    let verb = match button {
-        Button::Pause => Verb::Pause,
-        Button::Resume => Verb::Resume,
-        Button::Promote => Verb::Promote { hash: None },
-        Button::Approve => Verb::Approve { task: None },
-        Button::Abort => Verb::Abort { rollback: false },
-        Button::Retry => Verb::Retry,
-        Button::Skip => Verb::Skip { task: None },
-        Button::Restart => Verb::Restart,
-        Button::Rollback if kind == PageKind::StatefulSets => Verb::Abort { rollback: true },
-        Button::Rollback => return revisions::rollback(object, stored, None),
-    };
-    match kind {
-        PageKind::Fleet => change(&verb, Kind::Fleet, object, now),
-        PageKind::StatefulSets => STATEFUL_SETS.change(&verb, object, now),
+    match button.decides(kind) {
+        Some(verb) => change(&verb, kind.kind(), object, now),
+        None => revisions::rollback(object, stored, None),
     }
 }
 
@@ -235,6 +221,30 @@ mod tests {
         let change = decided(of, &[], &object, AT.parse().unwrap()).unwrap();
         let Some(Write::Annotations(written)) = &change.write else { panic!("{change:?}") };
         assert!(written.iter().all(|(_, plan)| plan == "a"), "{written:?}");
+    }
+
+    #[cfg(feature = "temporal")]
+    #[test]
+    fn worker_form_is_valid_only_for_the_rollout_it_showed() {
+        let kind = PageKind::Sheet(crate::extension::PAGED[0]);
+        let sealed = |button: Button, object: &Value| {
+            seal(button, &decided((kind, button), &[], object, AT.parse().unwrap()).unwrap(), object)
+        };
+        let shown = crate::extension::ramping();
+        let with = |change: Value| {
+            let mut object = shown.clone();
+            json_patch::merge(&mut object, &change);
+            object
+        };
+        for button in [Button::Abort, Button::Skip] {
+            let looked_at = sealed(button, &shown);
+            assert!(looked_at.starts_with("windlass.dev/"), "{looked_at}");
+            let moved = with(json!({"metadata": {"resourceVersion": "9"}, "status": {"rampPercent": 50}}));
+            assert_eq!(sealed(button, &moved), looked_at, "{button:?}: a higher share is the same rollout");
+            let tasks = json!([{"id": "other-1", "type": "ramp", "state": "Running"}]);
+            let another = with(json!({"status": {"plan": {"id": "other", "tasks": tasks}}}));
+            assert_ne!(sealed(button, &another), looked_at, "{button:?}");
+        }
     }
 
     /// A fleet for which every button except Roll back does something.

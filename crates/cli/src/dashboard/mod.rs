@@ -55,7 +55,7 @@ pub async fn dashboard(arguments: DashboardArgs) -> Result<(), String> {
         Some(Output::Name) => format!("{url}\n"),
         Some(format) => format.document(&serde_json::json!({"url": url}))?,
     })?;
-    if watched.all().is_empty() {
+    if watched.all().is_empty() && watched.sheets().is_empty() {
         let place = if cluster.all_namespaces {
             "any namespace".to_owned()
         } else {

@@ -36,7 +36,7 @@ const EVENTS: usize = 5;
 /// Explains each named object.
 pub async fn explain(arguments: ExplainArgs) -> Result<(), Failure> {
     if arguments.selected.selector == ObjectSelector::Nothing {
-        return Err(Failure::Usage("name what to explain: nd/NAME, sn/NAME or ssr/NAME".to_owned()));
+        return Err(Failure::Usage(format!("name what to explain: {}", Kind::forms("NAME"))));
     }
     let cluster = arguments.selected.flags.cluster().await?;
     let typed = arguments.selected.flags.connection.typed();

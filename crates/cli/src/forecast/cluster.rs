@@ -27,6 +27,7 @@ impl DryRunCluster {
     }
 
     /// The same, with these objects, each as `Kind name`.
+    #[must_use]
     pub fn beside(self, applied: BTreeSet<String>) -> Self {
         Self { applied, ..self }
     }
@@ -89,7 +90,7 @@ impl Cluster for DryRunCluster {
     }
 
     async fn try_create(&self, kind: Kind, manifest: Value) -> Result<Value, ClusterError> {
-        let what = format!("not checked whether the API server accepts a node's {}", kind.name());
+        let what = format!("not checked whether the API server accepts a new {}", kind.name());
         self.unless_unallowed(&what, Value::Null, self.inner.try_create(kind, manifest).await)
     }
 

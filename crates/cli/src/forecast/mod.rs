@@ -18,7 +18,8 @@ use chrono::{DateTime, Utc};
 use kube::Client;
 use serde_json::{Value, json};
 
-pub use change::Change;
+pub use change::{After, Change, after};
+pub use cluster::DryRunCluster;
 pub use differences::{Field, fields};
 pub use outcome::{Forecast, Move, MoveWave, Outcome, Takeover};
 pub use rollouts::forecast_rollout;
@@ -26,8 +27,6 @@ pub use windlass_core::planner::fleet::forecast::Action;
 
 use crate::reader::{FleetSelection, Sight};
 use crate::report::observer_behind;
-use change::{After, after};
-use cluster::DryRunCluster;
 use windlass::internal::KINDS_OF_A_SET;
 use windlass::internal::{Admission, claim_growth, fleet_objects, references};
 use windlass::tasks::FleetScope;
@@ -144,7 +143,7 @@ pub async fn forecast_with(
 
 /// The stored object. An account that may list fleets but not get one, like the operator's, lists those with this
 /// name.
-async fn before(
+pub async fn before(
     client: &Client,
     (kind, namespace, name): (Kind, &str, &str),
 ) -> Result<Option<Value>, String> {

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 
 use super::subject::PageKind;
+use crate::verbs::Verb;
 use windlass_core::api::{HookState, NodeDeploymentStatus, Stage, TaskType};
 use windlass_engine::{Plan, PlanState};
 use windlass_kube_port::observed::ObservedFleet;
@@ -93,6 +94,12 @@ impl Button {
                 "Stop the rollout and roll back the updated pods, in waves. The template is not changed."
             }
             Self::Restart if kind == PageKind::StatefulSets => "Restart every pod, in waves.",
+            Self::Pause if matches!(kind, PageKind::Sheet(_)) => "Pause the rollouts until you resume them.",
+            Self::Promote if matches!(kind, PageKind::Sheet(_)) => "Make the target the current version.",
+            Self::Abort if matches!(kind, PageKind::Sheet(_)) => {
+                "Stop the rollout. Windlass rejects the target until you retry it or change it."
+            }
+            Self::Restart if matches!(kind, PageKind::Sheet(_)) => "Restart every pod.",
             Self::Pause => "Pause this fleet's rollouts until you resume them.",
             Self::Resume => "Resume the paused rollouts.",
             Self::Promote => "Move traffic to the new nodes.",
@@ -116,10 +123,32 @@ impl Button {
         }
     }
 
-    /// True if there is such a verb for the kind: pods are updated where they are, so nothing is promoted.
+    /// True if the page has the button for the kind. Pods of a StatefulSetRollout are updated where they are, so nothing is
+    /// promoted. The rollback of a sheet's object reads its revisions, which only the command line does.
     #[must_use]
     pub fn is_for(self, kind: PageKind) -> bool {
-        kind == PageKind::Fleet || self != Self::Promote
+        match kind {
+            PageKind::Fleet => true,
+            PageKind::StatefulSets => self != Self::Promote,
+            PageKind::Sheet(_) => self != Self::Rollback,
+        }
+    }
+
+    /// The verb that decides what the button writes; `None` for the rollback to a stored revision.
+    #[must_use]
+    pub fn decides(self, kind: PageKind) -> Option<Verb> {
+        Some(match self {
+            Self::Pause => Verb::Pause,
+            Self::Resume => Verb::Resume,
+            Self::Promote => Verb::Promote { hash: None },
+            Self::Approve => Verb::Approve { task: None },
+            Self::Abort => Verb::Abort { rollback: false },
+            Self::Retry => Verb::Retry,
+            Self::Skip => Verb::Skip { task: None },
+            Self::Restart => Verb::Restart,
+            Self::Rollback if kind == PageKind::StatefulSets => Verb::Abort { rollback: true },
+            Self::Rollback => return None,
+        })
     }
 
     /// The button with this verb.

@@ -22,7 +22,7 @@ use super::guard::{Denial, Guard};
 use super::html;
 use super::live;
 use super::source::Source;
-use super::state::{LoadedFleet, Page, fleet_view, list_view, message, page};
+use super::state::{Loaded, Page, list_view, message, object_view, page};
 use super::subject::{PageKind, PageOf};
 use windlass_kube_port::Key;
 
@@ -51,7 +51,7 @@ pub async fn serve(
 
 pub(super) fn router(page: Page) -> Router {
     let all = Router::new();
-    let all = PageKind::ALL.into_iter().fold(all, |all, kind| all.merge(routes(kind)));
+    let all = PageKind::all().fold(all, |all, kind| all.merge(routes(kind)));
     all.route("/", get(list))
         .route("/healthz", get(healthz))
         .route("/live", get(live::list))
@@ -194,7 +194,7 @@ async fn object(state: Page, of: PageOf) -> Response {
     };
     let mut changes = watched.changes();
     let details = async {
-        while fleet_view(&state, &watched, &of).is_some_and(|view| view.is_asking) {
+        while object_view(&state, &watched, &of).is_some_and(|view| view.is_asking) {
             if changes.changed().await.is_err() {
                 return;
             }
@@ -202,8 +202,8 @@ async fn object(state: Page, of: PageOf) -> Response {
     };
     // Later results arrive as live updates.
     let _ = tokio::time::timeout(PATIENCE, details).await;
-    match fleet_view(&state, &watched, &of) {
-        Some(LoadedFleet { view, .. }) => page(StatusCode::OK, html::fleet(&view, state.actions.is_some())),
+    match object_view(&state, &watched, &of) {
+        Some(Loaded { view, .. }) => page(StatusCode::OK, html::object(&view, state.actions.is_some())),
         None => gone(&of),
     }
 }
@@ -264,7 +264,7 @@ fn requested_action(
 
 /// True if no such object is visible.
 async fn is_gone(state: &Page, of: &PageOf) -> bool {
-    state.source.watched().await.is_ok_and(|watched| watched.one(of).is_none())
+    state.source.watched().await.is_ok_and(|watched| !watched.has(of))
 }
 
 async fn ask(state: Page, kind: PageKind, place: Place) -> Response {

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::html;
 use super::source::Watched;
-use super::state::{Page, fleet_view, list_view, message};
+use super::state::{Page, list_view, message, object_view};
 use super::subject::PageOf;
 use windlass_clock::monotonic;
 use windlass_kube_port::freshness::SILENT;
@@ -140,13 +140,14 @@ impl Open {
         let (parts, is_moving) = match &self.of {
             None => {
                 let view = list_view(&self.page, &self.watched);
-                let is_moving = view.fleets.iter().any(|fleet| !fleet.report.verdict.is_at_rest());
+                let is_moving = view.fleets.iter().any(|fleet| !fleet.report.verdict.is_at_rest())
+                    || view.sheets.iter().any(|listed| !listed.sheet.verdict.is_at_rest());
                 (html::parts_of_list(&view), is_moving)
             }
-            Some(key) => match fleet_view(&self.page, &self.watched, key) {
+            Some(key) => match object_view(&self.page, &self.watched, key) {
                 Some(looked) => {
-                    let is_moving = !looked.view.report.verdict.is_at_rest();
-                    (html::parts_of_fleet(&looked.view, self.page.actions.is_some()), is_moving)
+                    let is_moving = !looked.view.verdict().is_at_rest();
+                    (html::parts_of_object(&looked.view, self.page.actions.is_some()), is_moving)
                 }
                 None => (Vec::new(), false),
             },

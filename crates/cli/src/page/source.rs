@@ -8,15 +8,18 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures::StreamExt;
 use futures::stream;
 use kube::Client;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::subject::{PageKind, PageOf};
 use super::view::{Details, SeenObject};
+use crate::extension::{Objects, PAGED, Paged};
 use crate::forecast::{Change, forecast, forecast_rollout};
 use crate::reader::{FleetSelection, InvolvedObject, OF_REPORTS, Sight, events, sentence};
 use crate::report::chain::{TimelineEntry, culprit};
 use crate::report::{FleetReport, SeenStatefulSets, Typed, Verdict};
+use crate::target::Target;
 use windlass_clock::{SharedClock, monotonic};
 use windlass_kube_port::Kind;
 use windlass_kube_port::freshness::SILENT;
@@ -58,14 +61,32 @@ struct CachedDetails {
     asking: bool,
 }
 
+/// What the details are about.
+pub enum About<'a> {
+    /// A fleet or a StatefulSetRollout, with its report.
+    Fleet(&'a FleetReport),
+    /// An object that is shown as a sheet.
+    Sheet {
+        /// True if nothing is due: no forecast is needed.
+        is_at_rest: bool,
+    },
+}
+
 /// Identifies a state of a fleet and its objects.
 type Version = (String, (u64, u64), (u64, u64));
+
+/// The objects of a kind that is shown as sheets.
+type WatchedSheets = (&'static dyn Paged, Mutex<Box<dyn Objects>>);
 
 /// The watched objects.
 pub struct Watched {
     sights: Vec<(FleetSelection, Sight)>,
     /// StatefulSetRollouts and the pods of StatefulSets, where the kind is installed.
     rollouts: Vec<(Namespaces, Sight)>,
+    /// The objects of extensions that are shown as sheets, where the kind is installed.
+    sheets: Vec<WatchedSheets>,
+    /// Which kinds of sheets are left out, each in a sentence.
+    left_out: Vec<String>,
     changes: watch::Sender<u64>,
 }
 
@@ -93,10 +114,36 @@ impl Watched {
         self.sights.iter().flat_map(seen).chain(self.rollouts.iter().flat_map(rollouts)).collect()
     }
 
-    /// What could not be read of StatefulSetRollouts and is not reported by one of them.
-    pub fn unread_rollouts(&self) -> Vec<String> {
+    /// Every object that is shown as a sheet, with its kind.
+    pub fn sheets(&self) -> Vec<(&'static dyn Paged, Value)> {
+        let of = |(paged, objects): &WatchedSheets| {
+            lock(objects).current().into_iter().map(|object| (*paged, object)).collect::<Vec<_>>()
+        };
+        self.sheets.iter().flat_map(of).collect()
+    }
+
+    /// One of them.
+    pub fn sheet(&self, PageOf { kind, key }: &PageOf) -> Option<(&'static dyn Paged, Value)> {
+        let PageKind::Sheet(of) = kind else { return None };
+        let is_it = |(paged, object): &(&'static dyn Paged, Value)| {
+            let meta = &object["metadata"];
+            paged == of && meta["namespace"] == key.namespace && meta["name"] == key.name
+        };
+        self.sheets().into_iter().find(is_it)
+    }
+
+    /// True if the object exists.
+    pub fn has(&self, of: &PageOf) -> bool {
+        self.one(of).is_some() || self.sheet(of).is_some()
+    }
+
+    /// What could not be read of StatefulSetRollouts and extensions, and is not reported by one of them.
+    pub fn unread(&self) -> Vec<String> {
         let unread = self.rollouts.iter().filter(|(_, sight)| !sight.has_read(Kind::StatefulSetRollout));
-        unread.flat_map(|(_, sight)| sight.unread.iter().cloned()).collect()
+        let unread = unread.flat_map(|(_, sight)| sight.unread.iter().cloned());
+        let refused =
+            self.sheets.iter().filter_map(|(_, objects)| lock(objects).refused().map(str::to_owned));
+        unread.chain(refused).chain(self.left_out.iter().cloned()).collect()
     }
 
     /// One object with its objects.
@@ -110,11 +157,18 @@ impl Watched {
                 let rollout = sight.view.rollouts.get(key)?;
                 Some(stateful_sets(sight, &rollout))
             }),
+            PageKind::Sheet(_) => None,
         }
     }
 
     /// Differs whenever the object or one of its objects changed.
-    pub fn version(&self, PageOf { kind, key }: &PageOf) -> Option<Version> {
+    pub fn version(&self, of: &PageOf) -> Option<Version> {
+        let PageOf { kind, key } = of;
+        if let PageKind::Sheet(_) = kind {
+            let (_, object) = self.sheet(of)?;
+            let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+            return Some((version.to_owned(), (0, 0), (0, 0)));
+        }
         if *kind == PageKind::StatefulSets {
             return self.rollouts.iter().find_map(|(_, sight)| {
                 let rollout = sight.view.rollouts.get(key)?;
@@ -188,17 +242,24 @@ impl Source {
             }
         }
         let mut sights = Vec::new();
-        let mut rollouts = Vec::new();
+        let (mut rollouts, mut sheets, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         for scope in &self.scopes {
             let wanted = FleetSelection { scope: scope.clone(), names: Vec::new() };
             let sight = Sight::read(&self.client, &wanted, &OF_REPORTS).await?;
             let sight = sight.following(&self.client, &wanted).await?;
-            sights.push((wanted, sight));
+            sights.push((wanted.clone(), sight));
             if let Some(sight) = Sight::rollouts_if_installed(&self.client, scope).await {
                 rollouts.push((scope.clone(), sight.following_rollouts(&self.client, scope).await));
             }
+            for paged in PAGED {
+                match self.followed(*paged, &wanted).await {
+                    Ok(objects) => sheets.extend(objects.map(|objects| (*paged, Mutex::new(objects)))),
+                    Err(sentence) => left_out.push(sentence),
+                }
+            }
         }
-        let watched = Arc::new(Watched { sights, rollouts, changes: watch::Sender::new(0) });
+        let watched =
+            Arc::new(Watched { sights, rollouts, sheets, left_out, changes: watch::Sender::new(0) });
         let mut state = lock(&self.state);
         // A concurrent call may have started them.
         if let Some(other) = &state.watched {
@@ -207,6 +268,17 @@ impl Source {
         state.watched = Some(watched.clone());
         tokio::spawn(self.clone().follow(watched.clone()));
         Ok(watched)
+    }
+
+    /// The objects of a kind, if it is installed. An error says why they cannot be read or watched.
+    async fn followed(
+        &self,
+        paged: &dyn Paged,
+        wanted: &FleetSelection,
+    ) -> Result<Option<Box<dyn Objects>>, String> {
+        let Some(mut objects) = paged.read(&self.client, wanted, false).await? else { return Ok(None) };
+        objects.may_follow(&self.client).await?;
+        Ok(Some(objects))
     }
 
     /// An error unless the watches are up to date; without watches, unless the API server answers.
@@ -229,7 +301,9 @@ impl Source {
         let of_fleets = watched.sights.iter().map(|(wanted, sight)| sight.watch(&self.client, wanted));
         let of_rollouts =
             watched.rollouts.iter().map(|(scope, sight)| sight.watch_rollouts(&self.client, scope));
-        let streams: Vec<_> = of_fleets.chain(of_rollouts).collect();
+        let of_sheets = watched.sheets.iter().map(|(_, objects)| lock(objects).watch(&self.client));
+        let streams: Vec<_> =
+            of_fleets.chain(of_rollouts).map(|stream| stream.map(drop).boxed()).chain(of_sheets).collect();
         let mut changes = stream::select_all(streams);
         loop {
             tokio::select! {
@@ -254,7 +328,7 @@ impl Source {
         self: &Arc<Self>,
         watched: &Arc<Watched>,
         of: &PageOf,
-        report: &FleetReport,
+        about: &About<'_>,
     ) -> Option<Arc<Details>> {
         let version = watched.version(of)?;
         let mut all = lock(&self.details);
@@ -270,9 +344,17 @@ impl Source {
             cached.asking = true;
             cached.version = version;
             cached.at = monotonic();
-            let (source, watched, of, report) = (self.clone(), watched.clone(), of.clone(), report.clone());
+            let (source, watched, of) = (self.clone(), watched.clone(), of.clone());
+            let report = match about {
+                About::Fleet(report) => Some((*report).clone()),
+                About::Sheet { .. } => None,
+            };
+            let is_at_rest = matches!(about, About::Sheet { is_at_rest: true });
             tokio::spawn(async move {
-                let details = source.ask(&watched, &of, &report).await;
+                let details = match &report {
+                    Some(report) => source.ask(&watched, &of, report).await,
+                    None => source.ask_about_sheet(&of, is_at_rest).await,
+                };
                 if let Some(cached) = lock(&source.details).get_mut(&of) {
                     cached.details = Some(Arc::new(details));
                     cached.asking = false;
@@ -299,7 +381,7 @@ impl Source {
         )
         .await
         {
-            Ok(all) => details.of_fleet = all,
+            Ok(all) => details.of_object = all,
             Err(sentence) => details.unread.push(sentence),
         }
         if let Some(node) = culprit(report) {
@@ -321,10 +403,36 @@ impl Source {
             let nothing = Change::Merge(serde_json::json!({}));
             let (client, now) = (&self.client, self.now());
             details.next = Some(match kind {
-                PageKind::Fleet => forecast(client, namespace, &key.name, &nothing, now).await,
                 PageKind::StatefulSets => forecast_rollout(client, namespace, &key.name, &nothing, now).await,
+                _ => forecast(client, namespace, &key.name, &nothing, now).await,
             });
         }
+        details
+    }
+
+    async fn ask_about_sheet(&self, PageOf { kind, key }: &PageOf, is_at_rest: bool) -> Details {
+        let mut details = Details::default();
+        let PageKind::Sheet(paged) = kind else { return details };
+        let (client, namespace) = (&self.client, key.namespace.as_str());
+        let involved = InvolvedObject { kind: paged.name(), name: &key.name, uid: "" };
+        match events(client, namespace, Some(involved)).await {
+            Ok(all) => details.of_object = all,
+            Err(sentence) => details.unread.push(sentence),
+        }
+        let target = Target { kind: kind.kind(), name: key.name.clone() };
+        match paged.explain(client, namespace, &target).await {
+            Ok((chain, unread)) => {
+                details.chain = Some(chain);
+                details.unread.extend(unread);
+            }
+            Err(sentence) => details.unread.push(sentence),
+        }
+        if !is_at_rest {
+            let nothing = Change::Merge(serde_json::json!({}));
+            let asked = paged.forecast(client, (namespace, &key.name), &nothing, self.now()).await;
+            details.prediction = Some(asked.map(|prediction| prediction.under()));
+        }
+        details.unread.dedup();
         details
     }
 }

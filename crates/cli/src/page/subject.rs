@@ -1,6 +1,8 @@
-//! The object of a page: a fleet, or a StatefulSetRollout.
+//! The object of a page: a fleet, a StatefulSetRollout, or an object of an extension.
 
-use windlass_kube_port::{Key, Kind};
+use crate::extension::{PAGED, Paged, STATEFUL_SETS};
+use crate::target::Kind;
+use windlass_kube_port::Key;
 
 /// What a page is about.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -9,28 +11,30 @@ pub enum PageKind {
     Fleet,
     /// A StatefulSetRollout, whose nodes are pods.
     StatefulSets,
+    /// A kind of an extension, shown as a sheet.
+    Sheet(&'static dyn Paged),
 }
 
 impl PageKind {
     /// All kinds.
-    pub const ALL: [Self; 2] = [Self::Fleet, Self::StatefulSets];
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Fleet, Self::StatefulSets].into_iter().chain(PAGED.iter().copied().map(Self::Sheet))
+    }
 
-    /// The kind in the API.
+    /// The kind on the command line.
     #[must_use]
     pub fn kind(self) -> Kind {
         match self {
-            Self::Fleet => Kind::NodeDeployment,
-            Self::StatefulSets => Kind::StatefulSetRollout,
+            Self::Fleet => Kind::Fleet,
+            Self::StatefulSets => Kind::Other(STATEFUL_SETS),
+            Self::Sheet(paged) => Kind::Other(paged),
         }
     }
 
     /// The short name of the command line.
     #[must_use]
     pub fn short(self) -> &'static str {
-        match self {
-            Self::Fleet => "nd",
-            Self::StatefulSets => "ssr",
-        }
+        self.kind().short()
     }
 
     /// What it is called in a sentence.
@@ -38,7 +42,7 @@ impl PageKind {
     pub fn word(self) -> &'static str {
         match self {
             Self::Fleet => "fleet",
-            Self::StatefulSets => "StatefulSetRollout",
+            Self::StatefulSets | Self::Sheet(_) => self.kind().name(),
         }
     }
 
@@ -47,16 +51,17 @@ impl PageKind {
     pub fn nodes(self) -> &'static str {
         match self {
             Self::Fleet => "Nodes",
-            Self::StatefulSets => "Pods",
+            Self::StatefulSets | Self::Sheet(_) => "Pods",
         }
     }
 
     /// The first part of the paths of its pages.
     #[must_use]
-    pub fn folder(self) -> &'static str {
+    pub fn folder(self) -> String {
         match self {
-            Self::Fleet => "fleets",
-            Self::StatefulSets => "rollouts",
+            Self::Fleet => "fleets".to_owned(),
+            Self::StatefulSets => "rollouts".to_owned(),
+            Self::Sheet(paged) => format!("{}s", paged.name().to_lowercase()),
         }
     }
 

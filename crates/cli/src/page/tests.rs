@@ -60,18 +60,33 @@ fn played_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
                 futures::stream::once(silence).boxed()
             } else {
                 let items: Vec<Value> = match path.rsplit('/').next() {
+                    Some("workerdeployments") => workers(),
                     Some("nodedeployments") => vec![at_rest()],
                     Some("statefulsetrollouts") => vec![ledger(&json!({}))],
                     Some("pods") if query.contains("pod-name") => pods_of_ledger(),
                     _ => Vec::new(),
                 };
                 let list = json!({"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersion": "9"}, "items": items});
-                futures::stream::once(std::future::ready(list.to_string().into_bytes())).boxed()
+                let one = workers().pop().filter(|_| path.ends_with("/workerdeployments/orders"));
+                let answer = one.unwrap_or(list).to_string();
+                futures::stream::once(std::future::ready(answer.into_bytes())).boxed()
             };
             Ok(http::Response::new(Asked::from_stream(body.map(Ok::<_, BoxError>))))
         }
     });
     Client::new(server, "prod")
+}
+
+/// A WorkerDeployment in its ramp, if the kind is built in.
+fn workers() -> Vec<Value> {
+    #[cfg(feature = "temporal")]
+    {
+        let mut orders = crate::extension::ramping();
+        orders["metadata"]["namespace"] = json!("prod");
+        vec![orders]
+    }
+    #[cfg(not(feature = "temporal"))]
+    Vec::new()
 }
 
 fn pods_of_ledger() -> Vec<Value> {
@@ -191,7 +206,12 @@ async fn statefulset_rollout_is_listed_and_has_its_own_page() {
     let page = acting();
     let get = async |path: &str| page.response("GET", path, String::new()).await;
     let (_, list) = get("/").await;
-    assert!(list.contains("1 fleet, 1 StatefulSetRollout: 0 stalled or rejected, 1 in progress"), "{list}");
+    let counted = if crate::extension::HAS_WORKERS {
+        "1 fleet, 1 StatefulSetRollout, 1 WorkerDeployment: 0 stalled or rejected, 2 in progress"
+    } else {
+        "1 fleet, 1 StatefulSetRollout: 0 stalled or rejected, 1 in progress"
+    };
+    assert!(list.contains(counted), "{list}");
     assert!(
         list.contains("href=\"/rollouts/prod/ledger\"") && list.contains("href=\"/fleets/prod/db\""),
         "{list}"
@@ -226,6 +246,81 @@ async fn statefulset_rollout_is_listed_and_has_its_own_page() {
     let (status, _) = page.response("POST", "/rollouts/prod/ledger/pause", form).await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(page.done.0.lock().unwrap()[0].kind, PageKind::StatefulSets);
+}
+
+#[cfg(feature = "temporal")]
+#[tokio::test(start_paused = true)]
+async fn worker_deployment_has_a_page_with_its_versions_plan_and_buttons() {
+    let page = acting();
+    let get = async |path: &str| page.response("GET", path, String::new()).await;
+    let path = "/workerdeployments/prod/orders";
+    let (_, list) = get("/").await;
+    for part in [&format!("href=\"{path}\">orders</a>"), "Progressive", "Ramping 5%", "1.1-a → 1.2-b"] {
+        assert!(list.contains(part), "{part}: {list}");
+    }
+    assert!(list.find("orders</a>") < list.find("db</a>"), "objects in progress are first: {list}");
+
+    let (status, body) = get(path).await;
+    assert_eq!(status, StatusCode::OK);
+    for part in [
+        "<span class=\"badge moving\">Updating</span>",
+        "<progress max=\"100\" value=\"5\"",
+        "at 5% for 3s of 60s",
+        "Plan <code>0123456789</code>",
+        "<h2>Versions</h2>",
+        "<strong>1.2-b</strong> <span class=\"ill\">Ramping   1/2 ready</span>",
+        "<strong>1.1-a</strong> <span class=\"dim\">Current   2/2 ready</span>",
+        "<strong>1.0-z</strong> <span class=\"dim\">Draining   2/2 ready   3 workflows run</span>",
+        "WorkerDeployment orders</strong> UpToDate=Unknown Ramping",
+        "<li>in this order:</li>",
+        "ramp: 50 % of the tasks",
+        "Timeline of the plan",
+        "data-live=\"/live/workerdeployments/prod/orders\"",
+    ] {
+        assert!(body.contains(part), "{part}: {body}");
+    }
+    // The buttons with an effect come first.
+    let (first, others) = body.split_once("More actions").unwrap();
+    let has = |html: &str, verb: &str| html.contains(&format!("href=\"{path}/{verb}\""));
+    for verb in ["pause", "abort", "skip", "restart"] {
+        assert!(has(first, verb), "{verb}: {first}");
+    }
+    for verb in ["resume", "promote", "approve", "retry"] {
+        assert!(has(others, verb) && !has(first, verb), "{verb}: {body}");
+    }
+    assert!(!has(&body, "rollback"), "{body}");
+    assert_eq!(get(&format!("{path}/rollback")).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(get(&format!("{path}/nodes")).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(get("/workerdeployments/prod/db").await.0, StatusCode::NOT_FOUND);
+
+    let (status, body) = get(&format!("{path}/abort")).await;
+    assert!(status == StatusCode::OK && body.contains("until you retry it or change it"), "{status} {body}");
+    let form = format!("form={}&seal=x&reason=", page.form);
+    let (status, _) = page.response("POST", &format!("{path}/abort"), form).await;
+    assert_eq!(status, StatusCode::OK);
+    let done = page.done.0.lock().unwrap()[0].clone();
+    assert_eq!((done.kind.short(), done.button.word(), done.name.as_str()), ("wwd", "abort", "orders"));
+}
+
+#[cfg(feature = "temporal")]
+#[tokio::test(start_paused = true)]
+async fn read_only_and_live_pages_show_worker_deployments() {
+    let page = page(played(&Arc::default()));
+    let (_, body) = answered(&page, request("GET", "/workerdeployments/prod/orders")).await;
+    assert!(body.contains("windlass abort wwd/orders -n prod") && !body.contains("class=\"button"), "{body}");
+    let live = page.clone().oneshot(request("GET", "/live/workerdeployments/prod/orders")).await.unwrap();
+    let mut updates = live.into_body().into_data_stream();
+    let mut sent = String::new();
+    while let Ok(Some(part)) = tokio::time::timeout(Duration::from_secs(3), updates.next()).await {
+        sent += &String::from_utf8_lossy(&part.unwrap());
+        if sent.contains("\"id\":\"story\"") {
+            break;
+        }
+    }
+    for id in ["said", "head", "do", "nodes", "why", "next", "chart"] {
+        assert!(sent.contains(&format!("\"id\":\"{id}\"")), "{id}: {sent}");
+    }
+    assert!(sent.contains("1.2-b") && !sent.contains("event: anew"), "{sent}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+use serde_json::Value;
+
 use super::actions::Button;
 use super::subject::PageKind;
+use crate::extension::{Paged, Sheet};
 use crate::forecast::Forecast;
 use crate::report::chain::{self, Chain, TimelineEntry};
 use crate::report::chart::{self, Chart};
@@ -28,12 +31,16 @@ const STORY: usize = 60;
 /// The events and forecast of a fleet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Details {
-    /// Events about the fleet.
-    pub of_fleet: Vec<TimelineEntry>,
+    /// Events about the object.
+    pub of_object: Vec<TimelineEntry>,
     /// Events about the pod of the node that blocks it most.
     pub of_pod: Vec<TimelineEntry>,
     /// The forecast, or why there is none; `None` if nothing is due or it was not computed.
     pub next: Option<Result<Forecast, String>>,
+    /// The chain of causes of a sheet's object, if it was read.
+    pub chain: Option<Chain>,
+    /// The forecast of a sheet's object, or why there is none; `None` if nothing is due.
+    pub prediction: Option<Result<Vec<String>, String>>,
     /// What could not be read.
     pub unread: Vec<String>,
 }
@@ -45,6 +52,8 @@ pub struct ListView {
     pub now: DateTime<Utc>,
     /// The fleets and the StatefulSetRollouts, unhealthy ones first.
     pub fleets: Vec<Listed>,
+    /// The objects that are shown as sheets.
+    pub sheets: Vec<ListedSheet>,
     /// What could not be read.
     pub unread: Vec<String>,
     /// True if they are in several namespaces.
@@ -60,6 +69,34 @@ pub struct Listed {
     pub kind: PageKind,
     /// Its report.
     pub report: FleetReport,
+}
+
+/// An object in the list that is shown as a sheet.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedSheet {
+    /// What it is.
+    pub kind: PageKind,
+    /// The implementation of its kind.
+    pub paged: &'static dyn Paged,
+    pub namespace: String,
+    pub name: String,
+    /// Its state.
+    pub sheet: Sheet,
+}
+
+impl ListedSheet {
+    /// The entry of an object.
+    #[must_use]
+    pub fn of(paged: &'static dyn Paged, object: &Value, now: DateTime<Utc>) -> Self {
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
+        Self {
+            kind: PageKind::Sheet(paged),
+            paged,
+            namespace: text("namespace"),
+            name: text("name"),
+            sheet: paged.sheet(object, now),
+        }
+    }
 }
 
 impl Borrow<FleetReport> for Listed {
@@ -114,7 +151,7 @@ impl ListView {
         let mut fleets: Vec<Listed> = seen.iter().map(listed).collect();
         worst_first(&mut fleets);
         let unread = fleets.first().map(|first| first.report.unread.clone()).unwrap_or_default();
-        Self { now, fleets, unread, namespaces, silent_since: None }
+        Self { now, fleets, sheets: Vec::new(), unread, namespaces, silent_since: None }
     }
 }
 
@@ -174,7 +211,7 @@ impl FleetView {
     ) -> Self {
         let none = Details::default();
         let cached = details.map_or(&none, AsRef::as_ref);
-        let (kind, seen, events) = (object.kind(), object.seen(), cached.of_fleet.clone());
+        let (kind, seen, events) = (object.kind(), object.seen(), cached.of_object.clone());
         let (chain, mut story, sets) = match object {
             SeenObject::Fleet(seen) => (
                 chain::of_fleet(seen, &report, &cached.of_pod),
@@ -211,12 +248,7 @@ impl FleetView {
     /// The same view with suggested commands as the user types them.
     #[must_use]
     pub fn typed(mut self, typed: &Typed) -> Self {
-        for link in &mut self.chain.links {
-            link.says = typed.text(&link.says);
-        }
-        for remedy in &mut self.chain.remedies {
-            remedy.command = typed.text(&remedy.command);
-        }
+        typed_chain(&mut self.chain, typed);
         if let Next::Forecast(forecast) = &mut self.next {
             forecast.waits = forecast.waits.iter().map(|wait| typed.text(wait)).collect();
         }
@@ -229,6 +261,118 @@ impl FleetView {
     #[must_use]
     pub fn path(&self) -> String {
         self.kind.path(&self.report.namespace, &self.report.name)
+    }
+}
+
+/// The page of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ObjectView {
+    /// A fleet or a StatefulSetRollout.
+    Fleet(Box<FleetView>),
+    /// An object of an extension.
+    Sheet(Box<SheetView>),
+}
+
+impl ObjectView {
+    /// Whether its spec is carried out.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Fleet(view) => view.report.verdict,
+            Self::Sheet(view) => view.of.sheet.verdict,
+        }
+    }
+}
+
+/// The forecast of a sheet's object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SheetNext {
+    /// Nothing is due.
+    Nothing,
+    /// It is being computed.
+    Asked,
+    /// The lines that `windlass plan` prints.
+    Lines(Vec<String>),
+    /// It cannot be computed, for this reason.
+    Unknown(String),
+}
+
+/// The page of a sheet's object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SheetView {
+    /// The object.
+    pub of: ListedSheet,
+    /// When it was rendered.
+    pub now: DateTime<Utc>,
+    /// Its plan as bars over time.
+    pub chart: Option<Chart>,
+    /// The chain of `windlass explain`, if it was read.
+    pub chain: Chain,
+    /// The forecast.
+    pub next: SheetNext,
+    /// The history of `windlass logs`, newest first.
+    pub story: Vec<TimelineEntry>,
+    /// What could not be read.
+    pub unread: Vec<String>,
+    /// The buttons, and whether each has an effect now.
+    pub buttons: Vec<(Button, bool)>,
+    /// Since when the API server does not respond, if for too long.
+    pub silent_since: Option<DateTime<Utc>>,
+}
+
+impl SheetView {
+    /// The view of an object, with the events, causes and forecast if known.
+    #[must_use]
+    pub fn of(of: ListedSheet, object: &Value, details: Option<&Details>, now: DateTime<Utc>) -> Self {
+        let none = Details::default();
+        let cached = details.unwrap_or(&none);
+        let ListedSheet { kind, paged, .. } = of;
+        let mut story = paged.story(object, cached.of_object.clone());
+        story.reverse();
+        story.truncate(STORY);
+        let suits = |button: Button| {
+            let verb = button.decides(kind)?;
+            let change = paged.change(&verb, object, now);
+            Some((button, change.is_ok_and(|change| change.write.is_some())))
+        };
+        let all = Button::ALL.into_iter().filter(|button| button.is_for(kind));
+        let buttons = if of.sheet.is_terminating { Vec::new() } else { all.filter_map(suits).collect() };
+        let next = match (of.sheet.verdict, details.map(|details| &details.prediction)) {
+            (Verdict::UpToDate, _) | (_, Some(None)) => SheetNext::Nothing,
+            (_, None) => SheetNext::Asked,
+            (_, Some(Some(Ok(lines)))) => SheetNext::Lines(lines.clone()),
+            (_, Some(Some(Err(sentence)))) => SheetNext::Unknown(sentence.clone()),
+        };
+        Self {
+            chart: of.sheet.plan.as_ref().map(|plan| chart::of_plan(&of.name, plan, now)),
+            chain: cached.chain.clone().unwrap_or_default(),
+            next,
+            story,
+            unread: cached.unread.clone(),
+            buttons,
+            of,
+            now,
+            silent_since: None,
+        }
+    }
+
+    /// The same view with suggested commands as the user types them.
+    #[must_use]
+    pub fn typed(mut self, typed: &Typed) -> Self {
+        typed_chain(&mut self.chain, typed);
+        if let SheetNext::Lines(lines) = &mut self.next {
+            *lines = lines.iter().map(|line| typed.text(line)).collect();
+        }
+        self.of.sheet.waiting_for = typed.text(&self.of.sheet.waiting_for);
+        self
+    }
+}
+
+fn typed_chain(chain: &mut Chain, typed: &Typed) {
+    for link in &mut chain.links {
+        link.says = typed.text(&link.says);
+    }
+    for remedy in &mut chain.remedies {
+        remedy.command = typed.text(&remedy.command);
     }
 }
 

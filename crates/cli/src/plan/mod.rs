@@ -16,8 +16,8 @@ use super::connection::Cluster;
 use super::output::Output;
 use super::target::{Kind, Located, ObjectSelector, Selected, Target};
 use super::text::{Line, Terminal, mapped};
-use crate::extension::STATEFUL_SETS;
-use crate::forecast::{Action, Change, Forecast, Move, Outcome, forecast_rollout, forecast_with};
+use crate::forecast::{Action, Change, Forecast, Move, Outcome, forecast_with};
+use crate::help;
 use crate::report::{about, quoted};
 use windlass_core::api::names::GROUP;
 
@@ -60,8 +60,10 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
                 .into());
             }
             if !written.others.is_empty() {
+                let known: Vec<String> = kinds().map(|kind| format!("{}s", kind.name())).collect();
                 eprintln!(
-                    "windlass: ignored (plan only handles NodeDeployments and StatefulSetRollouts): {}",
+                    "windlass: ignored (plan only handles {}): {}",
+                    known.join(" and "),
                     written.others.join(", ")
                 );
             }
@@ -74,28 +76,29 @@ pub async fn plan(arguments: PlanArgs) -> Result<ExitCode, Failure> {
     let mut codes = Vec::new();
     for (index, RequestedChange { kind, namespace, name, change }) in changes.iter().enumerate() {
         let namespace = namespace.as_ref().unwrap_or(&cluster.namespace);
-        let forecast = if *kind == Kind::Fleet {
-            let beside = applied.iter().filter(|(of, _)| of.as_ref().is_none_or(|of| of == namespace));
-            let beside = beside.map(|(_, object)| object.clone()).collect();
-            forecast_with(&cluster.client, (namespace, name), change, beside, super::now()).await?
-        } else {
-            forecast_rollout(&cluster.client, namespace, name, change, super::now()).await?
+        let (client, now) = (&cluster.client, super::now());
+        let prediction = match kind {
+            Kind::Other(other) => other.forecast(client, (namespace, name), change, now).await?,
+            Kind::Fleet | Kind::Node => {
+                let beside = applied.iter().filter(|(of, _)| of.as_ref().is_none_or(|of| of == namespace));
+                let beside = beside.map(|(_, object)| object.clone()).collect();
+                let forecast = forecast_with(client, (namespace, name), change, beside, now).await?;
+                Prediction::of(&forecast)
+            }
         };
-        codes.push(forecast.exit_code());
+        codes.push(prediction.exit_code);
         let text = match arguments.output {
             Some(Output::Name) => format!("{}\n", Target { kind: *kind, name: name.clone() }),
-            Some(format) => format.document(&json!(forecast))?,
+            Some(format) => format.document(&prediction.document)?,
             None => {
                 let terminal = Terminal::of_stdout();
                 let mut text = if index == 0 { String::new() } else { "\n".to_owned() };
-                let lines = lines(&forecast).into_iter().map(|line| mapped(&line, |text| typed.text(text)));
+                let lines = prediction.lines.iter().map(|line| mapped(line, |text| typed.text(text)));
                 for line in lines.flat_map(|line| terminal.folded(&line, FOLD)) {
                     text.push_str(&terminal.painted(&line));
                     text.push('\n');
                 }
-                let is_made =
-                    forecast.exit_code() == 2 && !forecast.is_empty_change() && forecast.refused.is_none();
-                if let Some(command) = command(change).filter(|_| is_made) {
+                if let Some(command) = command(change).filter(|_| prediction.is_made) {
                     let target = format!("{}/{name} -n {namespace}", kind.short());
                     let heading = terminal.painted(&Line::from("  to make this change:".dim()));
                     let command = typed.text(&format!("kubectl patch {target} {command}"));
@@ -123,9 +126,42 @@ fn command(change: &Change) -> Option<String> {
 const FOLD: usize = 4;
 
 /// The kinds that `plan` supports.
-const KINDS: [Kind; 2] = [Kind::Fleet, Kind::Other(STATEFUL_SETS)];
+fn kinds() -> impl Iterator<Item = Kind> {
+    Kind::all().filter(|kind| help::has_rollouts(*kind))
+}
 
-/// A desired change of a fleet, or of a StatefulSetRollout.
+/// The forecast of a change of one object, for output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// 0: nothing changes; 1: the change is rejected; 2: something changes.
+    pub exit_code: u8,
+    /// True if the change itself is made, which then causes the rest.
+    pub is_made: bool,
+    /// For people, the object's name first.
+    pub lines: Vec<Line>,
+    /// For programs.
+    pub document: Value,
+}
+
+impl Prediction {
+    /// The prediction for a fleet or a StatefulSetRollout.
+    pub fn of(forecast: &Forecast) -> Self {
+        let exit_code = forecast.exit_code();
+        Self {
+            exit_code,
+            is_made: exit_code == 2 && !forecast.is_empty_change() && forecast.refused.is_none(),
+            lines: lines(forecast),
+            document: json!(forecast),
+        }
+    }
+
+    /// The lines under the first one, which names the object, without their common indentation.
+    pub fn under(&self) -> Vec<String> {
+        self.lines.iter().skip(1).map(|line| line.to_string().chars().skip(2).collect()).collect()
+    }
+}
+
+/// A desired change of an object.
 struct RequestedChange {
     kind: Kind,
     /// Its namespace, if the file has one.
@@ -177,15 +213,15 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
         selector.require_no_node("plan").map_err(Failure::Usage)?;
         let asks = arguments.image.is_some() || arguments.replicas.is_some();
         for kind in selector.kinds().into_iter().filter(|kind| *kind != Kind::Fleet) {
-            let short = kind.short();
-            if !KINDS.contains(&kind) {
-                let known = KINDS.map(Kind::name).join(" or a ");
-                return Err(Failure::Usage(format!("{short}/NAME: plan is for a {known}")));
-            }
             if asks {
+                let short = kind.short();
+                let why = if kind.has_template() {
+                    "write the change into a file, and use -f FILE"
+                } else {
+                    "the template and the number of pods belong to the owner of the StatefulSet"
+                };
                 return Err(Failure::Usage(format!(
-                    "{short}/NAME: --image and --replicas are for a NodeDeployment; the template and the number of pods belong \
-                     to the owner of the StatefulSet"
+                    "{short}/NAME: --image and --replicas are for a NodeDeployment; {why}"
                 )));
             }
         }
@@ -215,7 +251,7 @@ fn written(arguments: &PlanArgs) -> Result<Option<Written>, Failure> {
         } else {
             format!(", but {}", found.others.join(", "))
         };
-        let none = KINDS.map(Kind::name).join(" and no ");
+        let none = kinds().map(Kind::name).collect::<Vec<_>>().join(" and no ");
         return Err(format!("{} has no {none}{others}", files.join(", ")).into());
     }
     Ok(Some(found))
@@ -230,7 +266,7 @@ impl Written {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (kind, name) = (text(&document["kind"]), text(&document["metadata"]["name"]));
         let group = text(&document["apiVersion"]);
-        let known = KINDS.into_iter().find(|known| kind == known.name() && group.starts_with(GROUP));
+        let known = kinds().find(|known| kind == known.name() && group.starts_with(GROUP));
         if known.is_some() && name.is_empty() {
             return Err(format!("a {kind} has no name"));
         }

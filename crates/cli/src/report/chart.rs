@@ -92,6 +92,14 @@ pub fn of_fleet(seen: &Seen, plan: Option<&PlanReport>, rows: usize, now: DateTi
     Some(Chart { from: axis.from, to: axis.to, rows, hidden })
 }
 
+/// The chart of a plan alone.
+#[must_use]
+pub fn of_plan(name: &str, plan: &PlanReport, now: DateTime<Utc>) -> Chart {
+    let (from, to) = (plan.started_at, plan.finished_at.unwrap_or(now));
+    let axis = Axis { from, to: to.max(from + TimeDelta::seconds(SHORTEST)) };
+    Chart { from: axis.from, to: axis.to, rows: vec![axis.row(name, plan)], hidden: 0 }
+}
+
 /// When a node last moved: now, if it is moving; else when it became Ready.
 fn moved_at(node: &ObservedNode, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let status = &node.status;

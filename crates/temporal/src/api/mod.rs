@@ -14,6 +14,6 @@ pub use connection::{ApiKeySecret, Connection, Tls};
 pub use crd::{crd, crd_yaml};
 pub use evacuation::{EvacuationPhase, EvacuationRequest, EvacuationStatus};
 pub use reasons::Reason;
-pub use rollout::{Gate, OnFailure, RampStep, RolloutSpec, Strategy};
+pub use rollout::{Gate, InputFrom, KeyRef, OnFailure, RampStep, RolloutSpec, Strategy};
 pub use status::{PoolRecord, VersionRecord, VersionResource, VersionState, WorkerDeploymentStatus};
 pub use worker_deployment::{DeletionPolicy, Pool, Sunset, WorkerDeployment, WorkerDeploymentSpec};

@@ -85,6 +85,11 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "raw_object")]
     pub input: Option<Value>,
+    /// inputFrom selects the key of a ConfigMap or Secret whose value, a JSON object, is the argument. Windlass reads it
+    /// when it starts the workflow. The field excludes `input`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "InputFromSchema")]
+    pub input_from: Option<InputFrom>,
     /// The number of seconds after which the gate fails if the workflow has not succeeded. Defaults
     /// to 600.
     #[serde(default = "ten_minutes")]
@@ -93,6 +98,38 @@ pub struct Gate {
     /// onRollback makes Windlass also run the gate for a version that was current before. Defaults to false.
     #[serde(default)]
     pub on_rollback: bool,
+}
+
+/// The source of a gate's input, in the namespace of the WorkerDeployment.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum InputFrom {
+    /// A key of a ConfigMap.
+    ConfigMapKeyRef(KeyRef),
+    /// A key of a Secret.
+    SecretKeyRef(KeyRef),
+}
+
+/// The source of a gate's input. All objects are in the namespace of the WorkerDeployment.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "camelCase")]
+#[expect(dead_code, reason = "a structural schema has no variants")]
+struct InputFromSchema {
+    /// configMapKeyRef selects a key in the data of a ConfigMap.
+    config_map_key_ref: Option<KeyRef>,
+    /// secretKeyRef selects a key in the data of a Secret.
+    secret_key_ref: Option<KeyRef>,
+}
+
+/// A key of a ConfigMap or Secret.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct KeyRef {
+    /// The name of the object.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// The key in its data.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
 }
 
 fn ten_minutes() -> u32 {

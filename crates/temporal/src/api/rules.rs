@@ -105,6 +105,17 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     .on("gate")
     .class(Reason::Required),
     Rule::new(
+        "spec.rollout.gate",
+        "!has(self.input) || !has(self.inputFrom)",
+        "spec.rollout.gate has both input and inputFrom: remove one of them",
+    )
+    .on("inputFrom"),
+    Rule::new(
+        "spec.rollout.gate.inputFrom",
+        "has(self.configMapKeyRef) != has(self.secretKeyRef)",
+        "spec.rollout.gate.inputFrom needs either configMapKeyRef or secretKeyRef, but not both",
+    ),
+    Rule::new(
         "spec.hooks[]",
         "!has(self.at) || self.at in ['BeforeRollout', 'AfterStep', 'BeforePromotion', 'AfterRollout']",
         "a hook of a WorkerDeployment can be at BeforeRollout, AfterStep, BeforePromotion or AfterRollout: the other points \

@@ -6,6 +6,7 @@ pub mod decide;
 pub mod deletion;
 pub mod evacuate;
 pub mod facts;
+pub mod forecast;
 pub mod hooks;
 pub mod recipe;
 pub mod routing;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use windlass_engine::{Recipe, Step};
 
-use super::facts::{Facts, Version};
+use super::facts::{Facts, Version, Workers};
 use crate::api::{Gate, Strategy};
 
 /// The name of the recipe.
@@ -38,6 +38,15 @@ pub fn direction(facts: &Facts) -> Direction {
     if is_back { Direction::Back } else { Direction::New }
 }
 
+/// True if the target's build ID has workers of another template.
+#[must_use]
+pub fn runs_another_template(facts: &Facts) -> bool {
+    let is_other = |hash: &String| *hash != facts.target.template_hash;
+    let workers = facts.target_version().and_then(|version| version.workers.as_ref());
+    let mut pools = workers.into_iter().flat_map(Workers::pools);
+    pools.any(|pool| pool.template_hash.as_ref().is_some_and(is_other))
+}
+
 /// The recipe of a rollout to the target.
 #[must_use]
 pub fn recipe(facts: &Facts) -> Recipe {
@@ -46,11 +55,7 @@ pub fn recipe(facts: &Facts) -> Recipe {
     let mut tasks = Vec::new();
     // With a fixed build ID, the ramp may have started with another template: the new one receives no tasks before the
     // gate.
-    let is_another =
-        facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|workers| {
-            let is_other = |hash: &String| *hash != facts.target.template_hash;
-            workers.pools().iter().any(|pool| pool.template_hash.as_ref().is_some_and(is_other))
-        });
+    let is_another = runs_another_template(facts);
     let ramps = facts.routing().is_some_and(|routing| routing.ramp.is_some());
     if ramps && (facts.ramping() != Some(&facts.target.build) || is_another) {
         tasks.push(step("clear-ramp"));
@@ -59,13 +64,14 @@ pub fn recipe(facts: &Facts) -> Recipe {
     let gate = rollout.gate.as_ref().filter(|gate| direction == Direction::New || gate.on_rollback);
     let strategy = rollout.strategy();
     let run_gate = |gate: &Gate| {
-        with(
-            "run-gate",
-            &json!({
-                "workflowType": gate.workflow_type, "taskQueues": gate.task_queues, "input": gate.input,
-                "timeoutSeconds": gate.timeout_seconds,
-            }),
-        )
+        let mut params = json!({
+            "workflowType": gate.workflow_type, "taskQueues": gate.task_queues, "input": gate.input,
+            "timeoutSeconds": gate.timeout_seconds,
+        });
+        if let Some(from) = &gate.input_from {
+            params["inputFrom"] = json!(from);
+        }
+        with("run-gate", &params)
     };
     if strategy == Strategy::Manual {
         // Until a person promotes it, the rollout changes nothing in the routing.

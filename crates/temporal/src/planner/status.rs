@@ -1,6 +1,6 @@
 //! The status of a WorkerDeployment and its conditions.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
 use windlass_core::api::at_hook::message_of;
 use windlass_core::api::conditions::{
@@ -20,6 +20,10 @@ use crate::port::{BuildId, RampTarget};
 
 /// The most versions in the status: those that receive tasks, then the newest.
 const MAX_VERSIONS: usize = 200;
+
+/// How long Temporal may limit the rate of reads before the conditions report it: all clients of a namespace share the limit,
+/// and a burst of another one lasts for seconds.
+const LIMITED_FOR: TimeDelta = TimeDelta::seconds(60);
 
 /// Updates a status from the facts.
 pub fn refresh(
@@ -224,7 +228,8 @@ fn condition_values(
         None => (Truth::False, Reason::Progressing, String::new()),
     };
     let is_stuck = is_stuck || stuck_evacuation.is_some();
-    let is_lost = matches!(facts.temporal, TemporalState::Lost { .. });
+    let is_lost =
+        matches!(facts.temporal, TemporalState::Lost { .. }) && !is_briefly_limited(status, facts, now);
     let reconciling_condition = if facts.deleted_at.is_some() {
         (Truth::True, Reason::Terminating, message.clone())
     } else if let Some(task) =
@@ -272,11 +277,10 @@ fn up_to_date(
     if let Some(sentence) = &facts.invalid {
         return (Truth::False, Reason::InvalidSpec, sentence.clone());
     }
-    if let TemporalState::Lost { reason, message } = &facts.temporal {
-        let since = status.temporal_lost_at.unwrap_or(now);
-        let since = since.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-        let truth = if reason.needs_somebody() { Truth::False } else { Truth::Unknown };
-        return (truth, *reason, format!("since {since}: {message}"));
+    let is_brief = is_briefly_limited(status, facts, now);
+    let lost = lost(status, facts, now);
+    if let Some(lost) = lost.clone().filter(|_| !is_brief) {
+        return lost;
     }
     let rollout = evacuate::rollout(active);
     let is_obsolete = rollout.is_some_and(|plan| plan.target_hash != facts.target.hash);
@@ -300,7 +304,7 @@ fn up_to_date(
         );
         return (Truth::False, reason, values);
     }
-    if facts.is_at_target() {
+    if facts.is_at_target() || (is_brief && was_applied(status, facts)) {
         return (Truth::True, Reason::Applied, String::new());
     }
     if let Some(sentence) = &facts.unchecked {
@@ -309,7 +313,32 @@ fn up_to_date(
     if let Some(evacuation) = active.and_then(Evacuation::of) {
         return (Truth::Unknown, Reason::Evacuating, evacuate::waiting_rollout(facts, &evacuation));
     }
-    (Truth::Unknown, Reason::NotStarted, String::new())
+    lost.unwrap_or((Truth::Unknown, Reason::NotStarted, String::new()))
+}
+
+/// Why the state in Temporal is unknown.
+fn lost(
+    status: &WorkerDeploymentStatus,
+    facts: &Facts,
+    now: DateTime<Utc>,
+) -> Option<(Truth, Reason, String)> {
+    let TemporalState::Lost { reason, message } = &facts.temporal else { return None };
+    let since = status.temporal_lost_at.unwrap_or(now).to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
+    let truth = if reason.needs_somebody() { Truth::False } else { Truth::Unknown };
+    Some((truth, *reason, format!("since {since}: {message}")))
+}
+
+/// True if the conditions do not report yet that the state in Temporal is unknown. Decisions never use an older state.
+fn is_briefly_limited(status: &WorkerDeploymentStatus, facts: &Facts, now: DateTime<Utc>) -> bool {
+    let is_limited = matches!(facts.temporal, TemporalState::Lost { reason: Reason::RateLimited, .. });
+    is_limited && now - status.temporal_lost_at.unwrap_or(now) < LIMITED_FOR
+}
+
+/// True if the target of this spec was current at the last answer from Temporal.
+fn was_applied(status: &WorkerDeploymentStatus, facts: &Facts) -> bool {
+    conditions::find(&status.conditions, UP_TO_DATE).is_some_and(|condition| {
+        condition.reason == Reason::Applied.as_ref() && condition.observed_generation == facts.generation
+    })
 }
 
 fn of_plan(plan: &Plan, object: &str, now: DateTime<Utc>) -> (Truth, Reason, String) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::names::{BuildId, DeploymentName, Identity};
 
 /// The parameters of a gate's workflow.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct GateStart {
     /// The deployment of the version.
     pub deployment: DeploymentName,
@@ -27,6 +27,18 @@ pub struct GateStart {
     pub timeout: Duration,
     /// The identity of the caller.
     pub identity: Identity,
+}
+
+impl std::fmt::Debug for GateStart {
+    /// Does not print the input, which may come from a Secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GateStart")
+            .field("build", &self.build)
+            .field("workflow_id", &self.workflow_id)
+            .field("workflow_type", &self.workflow_type)
+            .field("task_queue", &self.task_queue)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The state of a gate's workflow.

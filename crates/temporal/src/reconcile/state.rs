@@ -101,34 +101,11 @@ impl<'a> Reconcile<'a> {
     /// Checks with a dry run that the API server accepts the target, until its Deployment exists. A failed check delays
     /// no other version: retiring one may free quota.
     pub(super) async fn check(&mut self, plan: Option<&Plan>) {
-        let is_begun = plan.is_some_and(|plan| plan.target_hash == self.facts.target.hash);
-        let target = &self.facts.target;
-        let exists =
-            self.facts.target_version().and_then(|version| version.workers.as_ref()).is_some_and(|w| {
-                is_begun || (!w.is_terminating() && w.template_hash() == Some(&target.template_hash))
-            });
-        if exists || self.facts.is_at_target() {
-            return;
+        observe::check_target(&mut self.facts, &self.children, plan).await;
+        if let Some(sentence) = self.facts.invalid.clone() {
+            let cause = format!("{}/{sentence}", self.facts.generation);
+            self.record_event(Event::warning(Reason::InvalidSpec, cause, sentence));
         }
-        let sentence = match self.children.try_target(&self.facts).await {
-            Ok(()) => return,
-            Err((field, ClusterError::Refused { message, .. })) => {
-                format!("{field}: the API server rejects it: {message}")
-            }
-            // The template is valid; the rollout reports the quota if it has to wait for it.
-            Err((_, error)) if error.exceeds_quota() => return,
-            Err((field, ClusterError::Forbidden { message, .. })) => {
-                format!("{field}: the API server currently forbids it: {message}")
-            }
-            Err((field, error)) => {
-                self.facts.unchecked =
-                    Some(format!("could not check whether the API server accepts {field}: {error}"));
-                return;
-            }
-        };
-        let cause = format!("{}/{sentence}", self.facts.generation);
-        self.record_event(Event::warning(Reason::InvalidSpec, cause, sentence.clone()));
-        self.facts.invalid = Some(sentence);
     }
 
     /// Accepts a restart request that is later than the last accepted one and than the object's creation.
@@ -186,6 +163,7 @@ impl<'a> Reconcile<'a> {
             facts: Arc::new(self.facts.clone()),
             temporal: self.temporal.clone(),
             children: self.children.clone(),
+            cluster: self.cx.cluster.clone(),
             recorder: self.recorder.clone(),
         }
     }

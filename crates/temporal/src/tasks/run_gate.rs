@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use windlass_engine::{Due, Env, Outcome, Policy, Task, TaskContext, TaskError, TaskRecord};
 use windlass_kube_port::Event;
 
-use crate::api::Reason;
+use crate::api::{InputFrom, Reason};
+use crate::inputs::{self, InputError};
 use crate::planner::facts::reason_of;
 use crate::planner::routing::PAUSED;
 use crate::port::{GateStart, GateState, Missing, TaskQueueKind, Temporal, TemporalError};
@@ -37,6 +38,9 @@ pub struct RunGate {
     task_queues: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<Value>,
+    /// Only the reference: the plan is in the status, which more people may read than the Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input_from: Option<InputFrom>,
     timeout_seconds: u32,
 }
 
@@ -103,8 +107,11 @@ impl Task for RunGate {
                     let more = if is_refused { more.as_slice() } else { Default::default() };
                     return Ok(wait_with(cx, Reason::Paused, PAUSED, LATER, more));
                 }
-                Ok(GateStatus::Refused(error)) => {
-                    let outcome = self.not_started(cx, queue, &error);
+                Ok(GateStatus::Unread(message)) => {
+                    return Ok(wait_for(cx, Reason::GateRunning, &message, LATER));
+                }
+                Ok(GateStatus::Refused { reason, message }) => {
+                    let outcome = self.not_started(cx, queue, reason, &message);
                     if let Err(TaskError::Terminal { message }) = &outcome {
                         scope.record_event(Event::warning(Reason::GateFailed, id, message.clone()));
                     }
@@ -126,8 +133,21 @@ enum GateStatus {
     Running,
     Paused,
     Failed(String),
-    /// It was never started, and Temporal refuses to start it.
-    Refused(TemporalError),
+    /// It was never started, and the API server does not return its input.
+    Unread(String),
+    /// It was never started, because its input is invalid or Temporal refuses to start it.
+    Refused {
+        reason: Reason,
+        message: String,
+    },
+}
+
+/// The reason in the status while Temporal refuses to start a gate.
+fn reason_of_refusal(error: &TemporalError) -> Reason {
+    match reason_of(error) {
+        Reason::Applying | Reason::WaitingForPollers | Reason::TemporalUnreachable => Reason::GateRunning,
+        reason => reason,
+    }
 }
 
 /// True if Temporal rejected the start of the workflow. A later attempt may succeed if the version or the task queue
@@ -158,13 +178,14 @@ fn assigned_queues(record: &TaskRecord) -> Vec<String> {
 }
 
 impl RunGate {
-    /// Waits for a workflow that Temporal refuses to start, with growing delays, and fails after the gate's time-out: a
-    /// task queue may be misspelled, and a workflow that does not start has no time-out.
+    /// Waits for a workflow that cannot be started, with growing delays, and fails after the gate's time-out: a task queue
+    /// may be misspelled, and a workflow that does not start has no time-out.
     fn not_started(
         &self,
         cx: &TaskContext<'_>,
         queue: &str,
-        error: &TemporalError,
+        reason: Reason,
+        error: &str,
     ) -> Result<Outcome, TaskError> {
         // A time in the future was written before the clock was set back.
         let before = Some(&cx.record.progress[REFUSED]).filter(|refused| refused["queue"] == queue);
@@ -179,10 +200,6 @@ impl RunGate {
             );
             return Err(TaskError::terminal(message));
         }
-        let reason = match reason_of(error) {
-            Reason::Applying | Reason::WaitingForPollers | Reason::TemporalUnreachable => Reason::GateRunning,
-            reason => reason,
-        };
         let message = format!("could not start gate {} on {queue}; retrying: {error}", self.workflow_type);
         let after = (waited / 4).clamp(SOON, BETWEEN_TRIES).min(patience.saturating_sub(waited));
         Ok(wait_with(cx, reason, &message, after, &[(REFUSED, json!({"queue": queue, "since": since}))]))
@@ -232,6 +249,16 @@ impl RunGate {
             return Ok(GateStatus::Paused);
         }
         let facts = &scope.facts;
+        let input = match &self.input_from {
+            None => self.input.clone(),
+            Some(from) => match inputs::read(&*scope.cluster, &facts.namespace, from).await {
+                Ok(input) => Some(input),
+                Err(InputError::Unread(message)) => return Ok(GateStatus::Unread(message)),
+                Err(InputError::Invalid(message)) => {
+                    return Ok(GateStatus::Refused { reason: Reason::GateRunning, message });
+                }
+            },
+        };
         let start = GateStart {
             deployment: facts.deployment.clone(),
             build: facts.target.build.clone(),
@@ -239,12 +266,14 @@ impl RunGate {
             request_id: id.to_owned(),
             workflow_type: self.workflow_type.clone(),
             task_queue: queue.to_owned(),
-            input: self.input.clone(),
+            input,
             timeout: Duration::from_secs(u64::from(self.timeout_seconds)),
             identity: facts.identity.clone(),
         };
         match temporal.start_gate(&start).await {
-            Err(error) if is_refusal(&error) => Ok(GateStatus::Refused(error)),
+            Err(error) if is_refusal(&error) => {
+                Ok(GateStatus::Refused { reason: reason_of_refusal(&error), message: error.to_string() })
+            }
             started => started.map(|()| GateStatus::Running),
         }
     }

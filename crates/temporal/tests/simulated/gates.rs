@@ -1,10 +1,13 @@
 //! Gates.
 
-use serde_json::json;
+use k8s_openapi::ByteString;
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, PostParams};
+use serde_json::{Value, json};
+use windlass_sim::{Before, Failure, FaultPlan, RequestInfo};
 use windlass_temporal::port::BuildId;
 use windlass_temporal_fake::GateEnd;
 
-use crate::stage::{Stage, spec};
+use crate::stage::{NAMESPACE, Stage, spec};
 
 fn gated(tag: &str, on_failure: &str) -> serde_json::Value {
     let mut spec = spec(tag);
@@ -173,4 +176,114 @@ async fn temporal_outage_beyond_the_gate_timeout_fails_no_gate() {
     s.seconds(300).await;
     s.temporal.set_fault(windlass_temporal_fake::Fault::None);
     s.until_current(&v2).await;
+}
+
+/// Text that only the Secret and Temporal may have.
+const TOKEN: &str = "tok-5f3a";
+
+/// Creates the ConfigMap or Secret `smoke`, or replaces its data.
+async fn put(s: &Stage, kind: &str, data: Value) {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
+    let api: Api<DynamicObject> = Api::namespaced_with(s.client(), NAMESPACE, &resource);
+    let mut object = DynamicObject::new("smoke", &resource);
+    object.data = json!({"data": data});
+    let _ = api.delete("smoke", &DeleteParams::default()).await;
+    api.create(&PostParams::default(), &object).await.unwrap();
+}
+
+/// A Secret's value.
+fn encoded(text: &str) -> Value {
+    json!({"input": ByteString(text.as_bytes().to_vec())})
+}
+
+/// A stage whose first version is current, with a gate whose input is that of `from`.
+async fn with_input(from: Value) -> (Stage, BuildId) {
+    let mut spec = gated("v1", "Rollback");
+    spec["rollout"]["strategy"] = json!("AllAtOnce");
+    let (s, v1) = Stage::running(spec).await;
+    s.patch(json!({"spec": {"rollout": {"gate": {"inputFrom": from}}}})).await;
+    (s, v1)
+}
+
+async fn until_said(s: &Stage, words: &str) {
+    s.until(words, |s| s.message("UpToDate").contains(words)).await;
+    assert_eq!(s.condition("UpToDate"), "Unknown/GateRunning");
+}
+
+/// Fails every read of a ConfigMap.
+struct NoRead(Failure);
+
+impl FaultPlan for NoRead {
+    fn before(&mut self, request: &RequestInfo) -> Before {
+        let is_it = request.resource == "configmaps" && request.verb == "get";
+        if is_it { Before::Fail(self.0.clone()) } else { Before::Pass }
+    }
+}
+
+/// Checks all objects: only the Secret has the token, in base64.
+fn assert_token_is_hidden(s: &Stage) {
+    let everything = s.cluster.snapshot();
+    let with_token: Vec<_> = everything.iter().filter(|object| object.to_string().contains(TOKEN)).collect();
+    assert!(with_token.is_empty(), "{with_token:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn gate_input_is_read_from_a_secret_and_stored_nowhere() {
+    let (s, _) = with_input(json!({"secretKeyRef": {"name": "smoke", "key": "input"}})).await;
+    let v2 = s.roll_to("v2").await;
+    until_said(
+        &s,
+        "spec.rollout.gate.inputFrom: Secret shop/smoke does not exist: create it with the key input",
+    )
+    .await;
+    put(&s, "Secret", json!({})).await;
+    until_said(&s, "Secret shop/smoke has no key input: add it").await;
+    for wrong in [format!("\"{TOKEN}\""), format!("{{\"token\": {TOKEN}"), String::new()] {
+        put(&s, "Secret", encoded(&wrong)).await;
+        until_said(&s, "Secret shop/smoke has a key input that is not a JSON object: write one").await;
+        s.seconds(10).await;
+        assert_token_is_hidden(&s);
+    }
+    let input = json!({"token": TOKEN});
+    put(&s, "Secret", encoded(&input.to_string())).await;
+    s.until_current(&v2).await;
+    assert_eq!(s.temporal.gate_inputs(&v2), [Some(input)]);
+    let task =
+        s.status()["plan"]["tasks"].as_array().unwrap().iter().find(|t| t["type"] == "run-gate").cloned();
+    assert_eq!(
+        task.unwrap()["params"]["inputFrom"],
+        json!({"secretKeyRef": {"name": "smoke", "key": "input"}})
+    );
+    assert_token_is_hidden(&s);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_gate_reads_its_input_from_a_config_map_again() {
+    let (s, _) = with_input(json!({"configMapKeyRef": {"name": "smoke", "key": "input"}})).await;
+    for (tag, order) in [("v2", 7), ("v3", 8)] {
+        put(&s, "ConfigMap", json!({"input": json!({"order": order}).to_string()})).await;
+        let build = s.roll_to(tag).await;
+        s.until_current(&build).await;
+        assert_eq!(s.temporal.gate_inputs(&build), [Some(json!({"order": order}))]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn forbidden_gate_input_fails_the_gate_and_an_outage_does_not() {
+    let (s, v1) = with_input(json!({"configMapKeyRef": {"name": "smoke", "key": "input"}})).await;
+    put(&s, "ConfigMap", json!({"input": "{}"})).await;
+    s.cluster.set_faults(Box::new(NoRead(Failure::Unavailable)));
+    let v2 = s.roll_to("v2").await;
+    until_said(&s, "spec.rollout.gate.inputFrom: ConfigMap shop/smoke cannot be read").await;
+    s.seconds(90).await;
+    assert_eq!(s.condition("UpToDate"), "Unknown/GateRunning");
+    s.cluster.set_faults(Box::new(NoRead(Failure::Forbidden("no right".to_owned()))));
+    let words =
+        "ConfigMap shop/smoke may not be read by the operator: grant its role the verb get on configmaps";
+    until_said(&s, words).await;
+    s.until("it is rolled back", |s| s.condition("UpToDate") == "False/RolledBack").await;
+    let message = s.message("UpToDate");
+    assert!(message.contains("for 60 s: spec.rollout.gate.inputFrom: ConfigMap"), "{message}");
+    assert_eq!(s.status()["currentBuildID"], v1.as_str());
+    assert_eq!(s.temporal.gate_inputs(&v2), []);
 }

@@ -152,6 +152,12 @@ fn steps(count: u8) -> Value {
 #[tokio::test(start_paused = true)]
 async fn invalid_specs_are_rejected_with_a_message() {
     let s = Stage::new();
+    let key = json!({"name": "smoke", "key": "input"});
+    let (source, two) = (json!({"secretKeyRef": key}), json!({"secretKeyRef": key, "configMapKeyRef": key}));
+    let gate = |mut gate: Value, from: &Value| {
+        (gate["workflowType"], gate["inputFrom"]) = (json!("Check"), from.clone());
+        gate
+    };
     let cases: &[(&str, Value, &str)] = &[
         ("/rollout/steps", json!([{"percent": 50}, {"percent": 5}]), "have to ascend"),
         ("/rollout/steps", json!([{"percent": 5}, {"percent": 5}]), "have to ascend"),
@@ -163,6 +169,10 @@ async fn invalid_specs_are_rejected_with_a_message() {
         ("/rollout/onFailure", json!("Ignore"), "onFailure"),
         ("/rollout/gate", json!({"timeoutSeconds": 5}), "workflowType"),
         ("/rollout/gate", json!({"workflowType": "Check", "timeoutSeconds": 0}), "timeoutSeconds"),
+        ("/rollout/gate", gate(json!({"input": {}}), &source), "has both input and inputFrom"),
+        ("/rollout/gate", gate(json!({}), &json!({})), "needs either configMapKeyRef or secretKeyRef"),
+        ("/rollout/gate", gate(json!({}), &two), "needs either configMapKeyRef or secretKeyRef"),
+        ("/rollout/gate", gate(json!({}), &json!({"secretKeyRef": {"name": "smoke"}})), "key"),
         ("/sunset", json!({"scaleDownDelaySeconds": -1}), "scaleDownDelaySeconds"),
         ("/maxVersions", json!(0), "maxVersions"),
         ("/deletionPolicy", json!("Orphan"), "deletionPolicy"),

@@ -42,6 +42,59 @@ async fn nothing_is_changed_on_unreliable_responses() {
     }
 }
 
+/// Status and reason of each condition.
+fn conditions(s: &Stage) -> [String; 5] {
+    ["Ready", "UpToDate", "RolloutInProgress", "Stalled", "Reconciling"].map(|type_| s.condition(type_))
+}
+
+#[tokio::test(start_paused = true)]
+async fn rate_limit_is_reported_only_after_a_minute() {
+    let s = two_versions().await;
+    let (before, conditions_before) = (s.deployments(), conditions(&s));
+    assert_eq!(conditions_before[1], "True/Applied");
+    for _ in 0..3 {
+        s.temporal.set_fault(Fault::Limiting);
+        s.until("a read was limited", |s| !s.status()["temporalLostAt"].is_null()).await;
+        s.seconds(50).await;
+        assert_eq!(conditions(&s), conditions_before, "{}", s.message("UpToDate"));
+        s.temporal.set_fault(Fault::None);
+        s.until("a read succeeded", |s| s.status()["temporalLostAt"].is_null()).await;
+    }
+    s.temporal.set_fault(Fault::Limiting);
+    // The workflow on the first version ends, and its retirement becomes due: the last answer does not say so.
+    s.temporal.end("long");
+    s.until("it is reported", |s| s.condition("UpToDate") == "Unknown/RateLimited").await;
+    assert_eq!(s.condition("Reconciling"), "True/Progressing");
+    s.seconds(300).await;
+    assert_eq!(s.deployments(), before, "nothing is scaled down");
+    s.temporal.set_fault(Fault::None);
+    s.until("v1 goes", |s| s.names().len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rate_limit_during_a_rollout_keeps_the_reason_of_its_wait() {
+    let mut spec = spec("v1");
+    spec["rollout"]["steps"] = json!([{"percent": 5, "pauseSeconds": 120}]);
+    let (s, _) = Stage::running(spec.clone()).await;
+    let v2 = s.roll_to("v2").await;
+    s.until("it ramps", |s| s.status()["rampPercent"] == 5).await;
+    s.until("it pauses", |s| s.condition("UpToDate") == "Unknown/Ramping").await;
+    s.temporal.set_fault(Fault::Limiting);
+    s.until("a read was limited", |s| s.message("UpToDate").contains("the rate of requests")).await;
+    for _ in 0..25 {
+        s.seconds(2).await;
+        assert_eq!(s.condition("UpToDate"), "Unknown/Ramping");
+    }
+    s.until("it is reported", |s| s.condition("UpToDate") == "Unknown/RateLimited").await;
+    s.temporal.set_fault(Fault::None);
+    s.until_current(&v2).await;
+    // A new target is not known to be applied.
+    s.temporal.set_fault(Fault::Limiting);
+    s.set_image("v3").await;
+    s.target().await;
+    assert_eq!(s.condition("UpToDate"), "Unknown/RateLimited");
+}
+
 #[tokio::test(start_paused = true)]
 async fn unverified_connection_is_not_given_to_workers() {
     let s = two_versions().await;

@@ -9,6 +9,7 @@ mod evacuation;
 mod fake_hooks;
 mod faults;
 mod fields;
+mod forecasts;
 mod gates;
 mod hooks;
 mod idle;

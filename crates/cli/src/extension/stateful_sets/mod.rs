@@ -17,7 +17,9 @@ use serde_json::Value;
 use super::objects::ReadObjects;
 use super::{Extension, Objects};
 use crate::explain::diff::Compared;
+use crate::forecast;
 use crate::output::Output;
+use crate::plan::Prediction;
 use crate::reader::FleetSelection;
 use crate::report::SeenStatefulSets;
 use crate::report::chain::{Chain, TimelineEntry};
@@ -48,6 +50,10 @@ impl Extension for StatefulSets {
         "ssr"
     }
 
+    fn has_template(&self) -> bool {
+        false
+    }
+
     async fn read(
         &self,
         client: &Client,
@@ -70,6 +76,17 @@ impl Extension for StatefulSets {
         target: &Target,
     ) -> Result<(Chain, Vec<String>), String> {
         explain::explain(client, namespace, target).await
+    }
+
+    async fn forecast(
+        &self,
+        client: &Client,
+        (namespace, name): (&str, &str),
+        change: &forecast::Change,
+        now: DateTime<Utc>,
+    ) -> Result<Prediction, String> {
+        let forecast = forecast::forecast_rollout(client, namespace, name, change, now).await?;
+        Ok(Prediction::of(&forecast))
     }
 
     fn story(&self, object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {

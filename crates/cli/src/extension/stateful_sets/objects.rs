@@ -71,6 +71,10 @@ impl Objects for RolloutObjects {
         self.rollouts.refused.as_deref()
     }
 
+    fn current(&self) -> Vec<Value> {
+        self.rollouts.current()
+    }
+
     fn reports(&self, now: DateTime<Utc>) -> Vec<Box<dyn Report>> {
         let pods = self.pods.as_ref().map(observed);
         let sets = self.sets.as_ref().map(ReadObjects::current).unwrap_or_default();

@@ -6,6 +6,7 @@ mod delete;
 mod diff;
 mod evacuate;
 mod explain;
+mod forecast;
 mod history;
 mod hooks;
 mod objects;
@@ -24,19 +25,27 @@ use windlass::internal::HookRules;
 use windlass::operator::Controller;
 
 use super::objects::ReadObjects;
-use super::{Extension, Objects};
+use super::{Extension, Objects, Paged, Sheet};
 use crate::explain::diff::Compared;
+use crate::help;
 use crate::output::Output;
+use crate::plan::Prediction;
 use crate::reader::FleetSelection;
 use crate::report::chain::{Chain, TimelineEntry};
-use crate::target::Target;
+use crate::target::{Kind, Target};
 use crate::verbs::VerbArgs;
 use crate::verbs::change::{Change, Verb};
 use objects::WorkersObjects;
+use report::WorkersReport;
 use windlass_temporal::per_version::GroupKind;
+
+#[cfg(test)]
+pub use report::tests::ramping;
 
 /// The kind `WorkerDeployment`.
 pub const WORKERS: &dyn Extension = &Workers;
+/// The same kind, on the page.
+pub const WORKERS_ON_PAGE: &dyn Paged = &Workers;
 const KIND: windlass_kube_port::Kind = windlass_kube_port::Kind::WorkerDeployment;
 
 /// The flags of `windlass operator`.
@@ -92,6 +101,7 @@ impl CrdsFlags {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Delete `WorkerDeployments`: each version is removed once no workflow runs on it
+    #[command(mut_arg("words", |arg| arg.help(help::named(|kind| kind == Kind::Other(WORKERS)))))]
     Delete(delete::DeleteArgs),
     /// Move the pinned workflows of a version of a `WorkerDeployment` to another version
     #[command(after_long_help = crate::help::OF_VERBS)]
@@ -110,6 +120,12 @@ impl Command {
 #[derive(Debug)]
 struct Workers;
 
+impl Paged for Workers {
+    fn sheet(&self, object: &Value, now: DateTime<Utc>) -> Sheet {
+        WorkersReport::of(object, now).sheet()
+    }
+}
+
 #[async_trait]
 impl Extension for Workers {
     fn name(&self) -> &'static str {
@@ -118,6 +134,10 @@ impl Extension for Workers {
 
     fn short(&self) -> &'static str {
         "wwd"
+    }
+
+    fn has_template(&self) -> bool {
+        true
     }
 
     async fn read(
@@ -141,6 +161,16 @@ impl Extension for Workers {
         target: &Target,
     ) -> Result<(Chain, Vec<String>), String> {
         explain::explain(client, namespace, target).await
+    }
+
+    async fn forecast(
+        &self,
+        client: &Client,
+        place: (&str, &str),
+        change: &crate::forecast::Change,
+        now: DateTime<Utc>,
+    ) -> Result<Prediction, String> {
+        forecast::forecast(client, place, change, now).await.map(|forecast| forecast.prediction())
     }
 
     fn story(&self, object: &Value, events: Vec<TimelineEntry>) -> Vec<TimelineEntry> {

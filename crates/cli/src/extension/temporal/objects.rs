@@ -23,6 +23,10 @@ impl Objects for WorkersObjects {
         self.0.refused.as_deref()
     }
 
+    fn current(&self) -> Vec<Value> {
+        self.0.current()
+    }
+
     fn reports(&self, now: DateTime<Utc>) -> Vec<Box<dyn Report>> {
         let report = |object: &Value| Box::new(WorkersReport::of(object, now)) as Box<dyn Report>;
         self.0.current().iter().map(report).collect()

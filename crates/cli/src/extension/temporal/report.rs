@@ -70,6 +70,9 @@ pub struct WorkersReport {
     pub hooks: Vec<HookStatus>,
     /// Its versions, as in the status: those that take tasks, then those that will, then those that drain.
     pub versions: Vec<VersionRecord>,
+    /// True if it is being deleted.
+    #[serde(skip)]
+    pub is_terminating: bool,
     /// Since when Temporal is unavailable; absent while it is available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temporal_lost_at: Option<DateTime<Utc>>,
@@ -192,7 +195,7 @@ impl WorkersReport {
         let evacuation = active.filter(is_evacuation).and(read.status.evacuation.clone());
         let elapsed_seconds = active.map(|plan| (now - plan.started_at).num_seconds().max(0));
         let (summary, waiting_for) = (read.summary(verdict), read.waiting_for(verdict));
-        let Read { namespace, name, spec, status, .. } = read;
+        let Read { namespace, name, spec, status, is_terminating, .. } = read;
         let text = |build: Option<windlass_temporal::port::BuildId>| {
             build.map(|build| build.to_string()).unwrap_or_default()
         };
@@ -217,6 +220,7 @@ impl WorkersReport {
             evacuation,
             hooks: status.hooks,
             versions,
+            is_terminating,
             temporal_lost_at: status.temporal_lost_at,
         }
     }

@@ -8,6 +8,7 @@ use windlass_temporal::api::{VersionRecord, VersionState};
 
 use super::WORKERS;
 use super::report::{WorkersReport, evacuated};
+use crate::extension::{Sheet, SheetRow};
 use crate::report::{Verdict, age, clock_time};
 use crate::status::Report;
 use crate::status::tree::{self, Shown};
@@ -123,6 +124,40 @@ fn glyph(report: &WorkersReport, version: &VersionRecord) -> (&'static str, Styl
     }
 }
 
+impl WorkersReport {
+    /// Its sheet on the page.
+    pub fn sheet(&self) -> Sheet {
+        let row = |version: &VersionRecord| {
+            let is_short = version.ready < version.replicas;
+            let serves = match version.state {
+                VersionState::Current | VersionState::Ramping => Some(!is_short),
+                VersionState::Draining if is_short => Some(false),
+                _ => None,
+            };
+            SheetRow {
+                glyph: glyph(self, version).0,
+                serves,
+                name: version.build_id.to_string(),
+                words: words(version),
+                since: version.since,
+            }
+        };
+        Sheet {
+            verdict: self.verdict,
+            strategy: self.strategy.clone(),
+            summary: self.summary.clone(),
+            revisions: self.builds(),
+            waiting_for: self.waiting_for.clone(),
+            percent: self.elapsed_seconds.map(|_| self.ramp_percent.unwrap_or_default()),
+            elapsed_seconds: self.elapsed_seconds,
+            plan: self.plan.clone(),
+            title: "Versions",
+            rows: self.versions.iter().map(row).collect(),
+            is_terminating: self.is_terminating,
+        }
+    }
+}
+
 fn branches(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, shown: Shown<'_>) -> Vec<Line> {
     let rows = if shown.all { usize::MAX } else { shown.rows.max(1) };
     let hidden = report.versions.len().saturating_sub(rows);
@@ -151,7 +186,7 @@ fn branches(report: &WorkersReport, now: DateTime<Utc>, terminal: Terminal, show
 }
 
 /// A version's state, such as `Draining   2/2 ready   3 workflows run`.
-fn words(version: &VersionRecord) -> String {
+pub(super) fn words(version: &VersionRecord) -> String {
     let takes_tasks = matches!(version.state, VersionState::Current | VersionState::Ramping);
     let running = match version.running_workflows.filter(|_| !takes_tasks) {
         None => String::new(),

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::extension::{revisions_words, set_words};
 use crate::forecast::{Action, Forecast, Outcome};
+use crate::report::chain::{Chain, TimelineEntry};
 use crate::report::{FleetReport, NodeReport, PlanReport, Tree, about, age, clock_time, pods_words};
 
 /// The page of one fleet. `acts`: true if it has buttons.
@@ -36,9 +37,9 @@ pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
         ("silence", silence(view.silent_since, view.now)),
         ("said", announcement(&view.report)),
         ("head", head(view)),
-        ("do", if acts { buttons(view) } else { commands(view) }),
+        ("do", actions(view.kind, (&view.report.namespace, &view.report.name), &view.buttons, acts)),
         ("nodes", named(view.kind.nodes(), tree(view))),
-        ("why", named("Why", why(view))),
+        ("why", named("Why", why(&view.chain, view.now))),
         ("next", named("Forecast", next(view))),
         (
             "chart",
@@ -46,7 +47,7 @@ pub fn parts(view: &FleetView, acts: bool) -> Vec<Part> {
                 .as_ref()
                 .map_or_else(Markup::default, |bars| named("Timeline of the plan", chart(bars, view.now))),
         ),
-        ("story", named("History", story(view))),
+        ("story", named("History", story(&view.story, view.now))),
     ]
 }
 
@@ -89,7 +90,7 @@ fn head(view: &FleetView) -> Markup {
     }
 }
 
-fn tasks(plan: &PlanReport) -> Markup {
+pub(super) fn tasks(plan: &PlanReport) -> Markup {
     html! {
         p.dim { "Plan " code { (plan.id) } }
         ol.tasks {
@@ -105,42 +106,46 @@ fn tasks(plan: &PlanReport) -> Markup {
     }
 }
 
-fn buttons(view: &FleetView) -> Markup {
-    let path = view.path();
+/// The buttons of an object, or, on a read-only page, the commands.
+pub(super) fn actions(
+    kind: PageKind,
+    place: (&str, &str),
+    all: &[(super::super::Button, bool)],
+    acts: bool,
+) -> Markup {
+    if all.is_empty() {
+        return Markup::default();
+    }
+    if acts { buttons(&kind.path(place.0, place.1), all) } else { commands(kind, place, all) }
+}
+
+fn buttons(path: &str, all: &[(super::super::Button, bool)]) -> Markup {
     let link = |(button, suits): &(super::super::Button, bool)| {
         let word = button.word();
         html! { a.button.quiet[!suits] id={ "button-" (word) } href={ (path) "/" (word) } { (button.title()) "…" } }
     };
-    if view.buttons.is_empty() {
-        return Markup::default();
-    }
     html! {
         h2.heard { "Actions" }
         nav.buttons aria-label="Actions" {
-            @for button in view.buttons.iter().filter(|(_, suits)| *suits) { (link(button)) }
+            @for button in all.iter().filter(|(_, suits)| *suits) { (link(button)) }
             details #others {
                 summary { "More actions" }
-                @for button in view.buttons.iter().filter(|(_, suits)| !suits) { (link(button)) }
+                @for button in all.iter().filter(|(_, suits)| !suits) { (link(button)) }
             }
         }
     }
 }
 
-/// A read-only page shows the commands instead.
-fn commands(view: &FleetView) -> Markup {
-    let report = &view.report;
-    if view.buttons.is_empty() {
-        return Markup::default();
-    }
+fn commands(kind: PageKind, (namespace, name): (&str, &str), all: &[(super::super::Button, bool)]) -> Markup {
     html! {
         details #others {
             summary { "This page is read-only. Use these commands in a terminal" }
             ul.commands {
-                @for (button, _) in view.buttons.iter().filter(|(_, suits)| *suits) {
+                @for (button, _) in all.iter().filter(|(_, suits)| *suits) {
                     li {
-                        span { (button.purpose(view.kind)) } " "
+                        span { (button.purpose(kind)) } " "
                         code tabindex="0" {
-                            "windlass " (button.verb(view.kind)) " " (view.kind.short()) "/" (report.name) " -n " (report.namespace)
+                            "windlass " (button.verb(kind)) " " (kind.short()) "/" (name) " -n " (namespace)
                         }
                     }
                 }
@@ -220,25 +225,25 @@ fn branch(node: &NodeReport, began_from: &str, now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn why(view: &FleetView) -> Markup {
+pub(super) fn why(chain: &Chain, now: DateTime<Utc>) -> Markup {
     html! {
         ol.chain {
-            @for link in &view.chain.links {
+            @for link in &chain.links {
                 li class={ "depth-" (link.depth.min(6)) } {
                     strong { (link.of) } " " (link.parts().0)
                     @if let Some(since) = link.since {
                         " " time.dim datetime=(since.to_rfc3339()) {
-                            (clock_time(since, view.now)) ", " (age(view.now - since)) " ago"
+                            (clock_time(since, now)) ", " (age(now - since)) " ago"
                         }
                     }
                     (link.parts().1)
                 }
             }
         }
-        @if !view.chain.remedies.is_empty() {
+        @if !chain.remedies.is_empty() {
             h3 { "As commands" }
             ul.commands {
-                @for remedy in &view.chain.remedies {
+                @for remedy in &chain.remedies {
                     li { span { (remedy.to) } " " code tabindex="0" { (remedy.command) } }
                 }
             }
@@ -312,12 +317,12 @@ pub(super) fn forecast(forecast: &Forecast) -> Markup {
 const WAVES: usize = 20;
 const NAMES: usize = 20;
 
-fn story(view: &FleetView) -> Markup {
+pub(super) fn story(all: &[TimelineEntry], now: DateTime<Utc>) -> Markup {
     html! {
         ol.story reversed {
-            @for happened in &view.story {
+            @for happened in all {
                 li class=(timeline_class(&happened.reason, &happened.note)) {
-                    time datetime=(happened.at.to_rfc3339()) { (clock_time(happened.at, view.now)) } " "
+                    time datetime=(happened.at.to_rfc3339()) { (clock_time(happened.at, now)) } " "
                     strong { (happened.reason) } " "
                     span.dim { (happened.about.name) } " "
                     span { (happened.note) }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::super::subject::PageKind;
 use super::super::view::{ListView, Listed};
-use super::{Frame, Part, badges, sections, silence, verdict_class};
+use super::{Frame, Part, badges, sections, sheet, silence, verdict_class};
 use crate::report::{Verdict, group_words, pods_words};
 
 /// The page of all fleets.
@@ -17,20 +17,27 @@ pub fn list(view: &ListView) -> Markup {
 /// The parts that live updates replace.
 #[must_use]
 pub fn parts(view: &ListView) -> Vec<Part> {
-    let ill = view.fleets.iter().filter(|fleet| verdict_class(fleet.report.verdict) == "ill").count();
-    let moving = view.fleets.iter().filter(|fleet| fleet.report.verdict == Verdict::Progressing).count();
-    let well = view.fleets.len() - ill - moving;
+    let of_fleets = view.fleets.iter().map(|fleet| fleet.report.verdict);
+    let verdicts: Vec<Verdict> =
+        of_fleets.chain(view.sheets.iter().map(|listed| listed.sheet.verdict)).collect();
+    let ill = verdicts.iter().filter(|verdict| verdict_class(**verdict) == "ill").count();
+    let moving = verdicts.iter().filter(|verdict| **verdict == Verdict::Progressing).count();
+    let well = verdicts.len() - ill - moving;
     let count = html! {
         p role="status" {
-            @if view.fleets.is_empty() { "There are no fleets." } @else { (counted(view)) ": " }
-            @if !view.fleets.is_empty() {
+            @if verdicts.is_empty() { "There are no fleets." } @else { (counted(view)) ": " }
+            @if !verdicts.is_empty() {
                 (ill) " stalled or rejected, " (moving) " in progress, " (well) " up to date" @if view.silent_since.is_some() { ", at the last response" } "."
             }
         }
         @for sentence in &view.unread { p.dim { (sentence) } }
     };
+    let fleets = view.fleets.iter().map(|fleet| (fleet.report.verdict, entry(view, fleet)));
+    let sheets = view.sheets.iter().map(|of| (of.sheet.verdict, sheet::entry(of, view.namespaces)));
+    let mut entries: Vec<(Verdict, Markup)> = fleets.chain(sheets).collect();
+    entries.sort_by_key(|(verdict, _)| *verdict);
     let fleets = html! {
-        ul.fleets { @for fleet in &view.fleets { li class=(verdict_class(fleet.report.verdict)) { (entry(view, fleet)) } } }
+        ul.fleets { @for (verdict, entry) in &entries { li class=(verdict_class(*verdict)) { (entry) } } }
     };
     vec![("silence", silence(view.silent_since, view.now)), ("count", count), ("fleets", fleets)]
 }
@@ -60,14 +67,16 @@ fn entry(view: &ListView, listed: &Listed) -> Markup {
 fn serving_words(kind: PageKind, runs: &str, count: usize) -> String {
     match kind {
         PageKind::Fleet => group_words(runs, count),
-        PageKind::StatefulSets => pods_words(runs, count),
+        PageKind::StatefulSets | PageKind::Sheet(_) => pods_words(runs, count),
     }
 }
 
 /// How many objects there are of each kind: `2 fleets, 1 StatefulSetRollout`.
 fn counted(view: &ListView) -> String {
-    let words = PageKind::ALL.into_iter().filter_map(|kind| {
-        let count = view.fleets.iter().filter(|listed| listed.kind == kind).count();
+    let words = PageKind::all().filter_map(|kind| {
+        let of_fleets = view.fleets.iter().map(|listed| listed.kind);
+        let all = of_fleets.chain(view.sheets.iter().map(|listed| listed.kind));
+        let count = all.filter(|listed| *listed == kind).count();
         let s = if count == 1 { "" } else { "s" };
         (count > 0).then(|| format!("{count} {}{s}", kind.word()))
     });

@@ -6,15 +6,16 @@ mod chart;
 mod fleet;
 mod list;
 mod nodes;
+mod sheet;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use maud::{DOCTYPE, Markup, html};
 
+use super::view::ObjectView;
 use crate::report::{FleetReport, Health, Verdict, clock_time, task_glyph};
 use windlass_engine::TaskState;
 
 pub use act::{Confirmation, act, done};
-pub use fleet::{fleet, parts as parts_of_fleet};
 pub use list::{list, parts as parts_of_list};
 pub use nodes::nodes;
 
@@ -25,6 +26,24 @@ pub type Part = (&'static str, Markup);
 pub const STYLE: &str = include_str!("style.css");
 /// The page's script.
 pub const SCRIPT: &str = include_str!("page.js");
+
+/// The page of an object. `acts`: true if it has buttons.
+#[must_use]
+pub fn object(view: &ObjectView, acts: bool) -> Markup {
+    match view {
+        ObjectView::Fleet(view) => fleet::fleet(view, acts),
+        ObjectView::Sheet(view) => sheet::sheet(view, acts),
+    }
+}
+
+/// Its parts that live updates replace.
+#[must_use]
+pub fn parts_of_object(view: &ObjectView, acts: bool) -> Vec<Part> {
+    match view {
+        ObjectView::Fleet(view) => fleet::parts(view, acts),
+        ObjectView::Sheet(view) => sheet::parts(view, acts),
+    }
+}
 
 /// A complete page.
 struct Frame<'a> {
