@@ -7,6 +7,7 @@ mod deletion;
 mod hooks;
 mod limits;
 mod lost;
+mod migration;
 mod outages;
 mod per_version;
 mod pools;
