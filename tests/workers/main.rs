@@ -9,6 +9,7 @@ mod evacuation;
 mod hooks;
 mod limits;
 mod lost;
+mod migration;
 mod outages;
 mod per_version;
 mod pools;

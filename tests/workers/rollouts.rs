@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::stage::server;
+use crate::stage::{ramps, server};
 use windlass_harness::controlplane::Error;
 use windlass_harness::systems::cluster::Cluster;
 use windlass_harness::temporal::farm::{Farm, message, version};
@@ -27,21 +27,8 @@ async fn pinned_workflow_continues_while_a_new_version_takes_over() -> Result<()
     farm.begin("on-v1").await?;
 
     farm.set_image("2").await?;
-    let ramps = async {
-        let mut seen = Vec::new();
-        loop {
-            let status = farm.object().await.expect("it is there")["status"].clone();
-            let percent = status["rampPercent"].as_i64().unwrap_or_default();
-            if percent > 0 && seen.last() != Some(&percent) {
-                seen.push(percent);
-            }
-            if status["currentBuildID"] != v1.as_str() {
-                return seen;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    assert_eq!(ramps.await, [5, 50], "no step is skipped");
+    let seen = ramps(&farm, |status| status["currentBuildID"] != v1.as_str()).await?;
+    assert_eq!(seen, [5, 50], "no step is skipped");
     let v2 = farm.until_current().await?;
     farm.begin("on-v2").await?;
     farm.until("v1 drains", |seen| {

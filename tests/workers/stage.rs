@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tokio::sync::OnceCell;
 use windlass::clock::monotonic;
 use windlass_temporal::{
@@ -19,6 +20,7 @@ use windlass_temporal::{
 use windlass_temporal_grpc::{GrpcConnections, Secret, Secrets};
 
 use crate::worker::Worker;
+use windlass_harness::controlplane::Error;
 use windlass_harness::temporal::farm::Farm;
 use windlass_harness::temporal::frontend::{Options, Server};
 use windlass_harness::temporal::person::Person;
@@ -133,4 +135,19 @@ pub fn identity() -> Identity {
 pub async fn described(farm: &Farm<'_>) -> Result<DescribedDeployment, TemporalError> {
     let port = client(&farm.server.address()).await;
     port.describe_deployment(&DeploymentName::new(farm.deployment())).await
+}
+
+/// The percentages of the ramp until the status `ends`.
+pub async fn ramps(farm: &Farm<'_>, ends: impl Fn(&Value) -> bool) -> Result<Vec<i64>, Error> {
+    let seen = Mutex::new(Vec::new());
+    farm.until("the ramp ends", |object| {
+        let percent = object["status"]["rampPercent"].as_i64().unwrap_or_default();
+        let mut seen = seen.lock().unwrap();
+        if percent > 0 && seen.last() != Some(&percent) {
+            seen.push(percent);
+        }
+        ends(&object["status"])
+    })
+    .await?;
+    Ok(seen.into_inner().unwrap())
 }

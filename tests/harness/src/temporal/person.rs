@@ -8,7 +8,7 @@ use windlass_temporal_grpc::{
     messages::temporal::api::{
         common::v1::{WorkflowExecution, WorkflowType},
         deployment::v1::WorkerDeploymentVersion,
-        enums::v1::HistoryEventFilterType,
+        enums::v1::{HistoryEventFilterType, WorkflowTaskFailedCause},
         history::v1::history_event::Attributes,
         taskqueue::v1::TaskQueue,
         workflow::v1::{
@@ -16,6 +16,7 @@ use windlass_temporal_grpc::{
             versioning_override::{Override, PinnedOverride, PinnedOverrideBehavior},
         },
         workflowservice::v1::{
+            CountWorkflowExecutionsRequest, DeleteWorkerDeploymentVersionRequest,
             DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest, ListBatchOperationsRequest,
             SetWorkerDeploymentCurrentVersionRequest, SetWorkerDeploymentManagerRequest,
             SetWorkerDeploymentRampingVersionRequest, SignalWorkflowExecutionRequest,
@@ -25,6 +26,18 @@ use windlass_temporal_grpc::{
     },
     tonic::{Status, transport::Channel},
 };
+
+/// The workflow tasks of a workflow.
+#[derive(Clone, Debug, Default)]
+pub struct Tasks {
+    /// How many its workers completed.
+    pub completed: usize,
+    /// Why others failed, for example on a history that the worker's code cannot replay. A task that would end the
+    /// workflow while an event arrives is only repeated.
+    pub failed: Vec<String>,
+    /// The longest time from the schedule of a task until a worker completed it, or a repetition of it.
+    pub longest_wait: Duration,
+}
 
 /// A person who works in the namespace `default`.
 #[derive(Clone)]
@@ -78,6 +91,13 @@ impl Person {
         let answer = self.service.clone().describe_workflow_execution(request).await?.into_inner();
         let versioning = answer.workflow_execution_info.and_then(|info| info.versioning_info);
         Ok(versioning.and_then(|versioning| versioning.deployment_version).map(|version| version.build_id))
+    }
+
+    /// The number of workflows that match a query.
+    pub async fn count(&self, query: &str) -> Result<i64, Status> {
+        let request =
+            CountWorkflowExecutionsRequest { namespace: "default".to_owned(), query: query.to_owned() };
+        Ok(self.service.clone().count_workflow_executions(request).await?.into_inner().count)
     }
 
     /// Lets a waiting workflow end.
@@ -141,6 +161,46 @@ impl Person {
         Ok(answer.operation_info.into_iter().map(|info| info.job_id).collect())
     }
 
+    /// The workflow tasks of a workflow.
+    pub async fn tasks(&self, id: &str) -> Result<Tasks, Status> {
+        let (mut tasks, mut since, mut next_page_token) = (Tasks::default(), None, Vec::new());
+        loop {
+            let request = GetWorkflowExecutionHistoryRequest {
+                namespace: "default".to_owned(),
+                execution: Some(execution(id)),
+                next_page_token,
+                ..Default::default()
+            };
+            let answer = self.service.clone().get_workflow_execution_history(request).await?.into_inner();
+            for event in answer.history.unwrap_or_default().events {
+                let time = event.event_time.unwrap_or_default();
+                let seconds = |time: i64| u64::try_from(time).unwrap_or_default();
+                let at = Duration::from_secs(seconds(time.seconds))
+                    + Duration::from_nanos(seconds(time.nanos.into()));
+                match event.attributes {
+                    Some(Attributes::WorkflowTaskScheduledEventAttributes(_)) => {
+                        since.get_or_insert(at);
+                    }
+                    Some(Attributes::WorkflowTaskCompletedEventAttributes(_)) => {
+                        tasks.completed += 1;
+                        tasks.longest_wait =
+                            tasks.longest_wait.max(at.saturating_sub(since.take().unwrap_or(at)));
+                    }
+                    Some(Attributes::WorkflowTaskFailedEventAttributes(failed))
+                        if failed.cause() != WorkflowTaskFailedCause::UnhandledCommand =>
+                    {
+                        tasks.failed.push(format!("{:?}: {:?}", failed.cause(), failed.failure));
+                    }
+                    _ => {}
+                }
+            }
+            next_page_token = answer.next_page_token;
+            if next_page_token.is_empty() {
+                return Ok(tasks);
+            }
+        }
+    }
+
     /// Makes this identity the manager of a deployment; empty: removes the manager.
     pub async fn take_over(&self, deployment: &str, identity: &str) -> Result<(), Status> {
         let request = SetWorkerDeploymentManagerRequest {
@@ -164,6 +224,20 @@ impl Person {
             ..Default::default()
         };
         self.service.clone().set_worker_deployment_current_version(request).await.map(drop)
+    }
+
+    /// Deletes a version, also with workflows on it.
+    pub async fn delete_version(&self, deployment: &str, build: &str, identity: &str) -> Result<(), Status> {
+        let version =
+            WorkerDeploymentVersion { deployment_name: deployment.to_owned(), build_id: build.to_owned() };
+        let request = DeleteWorkerDeploymentVersionRequest {
+            namespace: "default".to_owned(),
+            deployment_version: Some(version),
+            skip_drainage: true,
+            identity: identity.to_owned(),
+            ..Default::default()
+        };
+        self.service.clone().delete_worker_deployment_version(request).await.map(drop)
     }
 
     /// Sets the ramp, with the identity of the deployment's manager.
