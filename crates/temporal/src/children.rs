@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::json;
 use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
 use windlass_core::observed::{Meta, ObservedObject};
+use windlass_core::revision::config;
 use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target, View};
 
 use crate::api::names::{ANNOTATION_REVISION, ANNOTATION_SUNSET, LABEL_BUILD_ID, LABEL_WORKERS};
@@ -168,8 +169,12 @@ impl Children {
     }
 
     async fn apply(&self, facts: &Facts, version: &Version<'_>) -> Result<bool, ClusterError> {
+        let live = self.deployments.get(version.build);
+        let recorded = live.map(|live| config::digest_in(&live.object["spec"]["template"]));
+        let secrets = facts.secrets.digest(recorded.unwrap_or_default());
+        let version = &Version { secrets: &secrets, ..*version };
         let rendered = version.rendered();
-        let Some(live) = self.deployments.get(version.build) else {
+        let Some(live) = live else {
             self.make(facts, version, &rendered).await?;
             return Ok(true);
         };
@@ -179,8 +184,9 @@ impl Children {
         let (meta, live) = (&live.meta, &live.object);
         // While the state in Temporal is unknown, the new connection may be wrong: with a misspelled address, or that of
         // another server, the workers of every version would stop polling.
-        let is_found = facts.described().is_some();
-        let mut ops = if is_found { rendered.differences(live, self.compared.is(meta)) } else { Vec::new() };
+        let may_update = facts.described().is_some() && !facts.secrets.hold_updates();
+        let mut ops =
+            if may_update { rendered.differences(live, self.compared.is(meta)) } else { Vec::new() };
         let replicas = facts.spec.replicas;
         if meta.annotation(ANNOTATION_SUNSET).is_some() {
             let mut with = live.clone();
@@ -195,14 +201,14 @@ impl Children {
             ops.push(PatchOp::set(REPLICAS, json!(wanted)));
         }
         if ops.is_empty() {
-            if is_found {
+            if may_update {
                 self.compared.note(meta);
             }
             return Ok(false);
         }
         let target = Target::of(Kind::Deployment, meta);
         let written = self.cluster.patch(target, Part::Main, ops).await?;
-        if is_found {
+        if may_update {
             self.compared.note(&Meta::read(&written));
         }
         Ok(true)
@@ -304,5 +310,6 @@ pub fn target<'a>(facts: &'a Facts, revision: &'a str) -> Version<'a> {
         template_hash: &facts.target.template_hash,
         revision,
         restarted_at: facts.status.restarted_at.as_deref(),
+        secrets: "",
     }
 }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use windlass_clock::{SharedClock, monotonic};
 use windlass_engine::Registry;
+use windlass_kube_port::follow::Followed;
 use windlass_kube_port::{Cluster, EventRecorder, Key, View};
 
 use crate::children::{Children, Compared};
@@ -30,6 +31,9 @@ const BETWEEN_SCALE_DOWNS: Duration = Duration::from_mins(5);
 const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
 /// The least time between two counts of a draining version's workflows that are only for display.
 const BETWEEN_COUNTS: Duration = Duration::from_secs(25);
+/// How long the Secrets of workers have to stay unchanged before a change counts: several may be written one after the
+/// other, and kubelets have to see them, too.
+const SETTLES_IN: Duration = Duration::from_secs(5);
 /// The most entries in each cache below; a full one is cleared.
 const MOST: usize = 50_000;
 
@@ -53,6 +57,8 @@ pub struct Context {
     pub pace: Arc<Pace>,
     /// The generations at which Deployments matched their rendering.
     pub compared: Arc<Compared>,
+    /// The Secrets of workers.
+    pub followed: Arc<Followed>,
     /// Runs hooks; `None`: Windlass rejects objects with hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
@@ -64,6 +70,7 @@ impl Context {
     /// Forgets an object that no longer exists.
     pub(crate) fn forget(&self, key: &Key) {
         self.metrics.gone(&key.namespace, &key.name);
+        self.followed.follow(key, &[]);
         if let Some(hooks) = &self.hooks {
             hooks.forget(&key.namespace, &key.name);
         }
@@ -88,6 +95,7 @@ impl Context {
             metrics: workers.metrics.clone(),
             pace,
             compared: Arc::default(),
+            followed: Arc::new(Followed::new(workers.client())),
             hooks: workers.hooks.clone(),
             due: Mutex::default(),
             deletes: Mutex::default(),
@@ -112,6 +120,15 @@ impl Context {
         let may = self.is_due(("delete", uid.to_owned(), build.clone()), between);
         *tries = tries.saturating_add(u32::from(may));
         may
+    }
+
+    /// How long until this digest of an object's Secrets counts; `None` if it does.
+    pub(crate) fn until_settled(&self, uid: &str, digest: &str) -> Option<Duration> {
+        let what = ("secrets", uid.to_owned(), BuildId::new(digest));
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = monotonic();
+        let at = *due.entry(what).or_insert(now + SETTLES_IN);
+        Some(at.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 
     /// How long until a record may be deleted.

@@ -19,6 +19,7 @@ pub mod port;
 pub mod reconcile;
 pub mod render;
 pub mod scope;
+mod secrets;
 pub mod tasks;
 pub mod workers;
 

@@ -16,7 +16,7 @@ use crate::api::names::{
 use crate::api::{VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::{Children, target};
 use crate::planner::facts::{Standing, believe};
-use crate::planner::{Facts, Target, TemporalState, Version, Workers};
+use crate::planner::{Facts, Target, TemporalState, Version, WorkerSecrets, Workers};
 use crate::port::{BuildId, Identity, Missing, Temporal, TemporalError};
 
 /// The most unlisted versions that one reconcile looks up in Temporal by name.
@@ -90,6 +90,7 @@ pub fn identity(read: &Read) -> Identity {
 pub async fn facts(
     read: &Read,
     spec: WorkerDeploymentSpec,
+    secrets: WorkerSecrets,
     children: &Children,
     temporal: &Result<Arc<dyn Temporal>, TemporalError>,
 ) -> (Facts, Option<Duration>) {
@@ -116,6 +117,7 @@ pub async fn facts(
         target,
         identity: identity(read),
         status: read.status.clone(),
+        secrets,
         versions: BTreeMap::new(),
         invalid: None,
         unchecked: None,

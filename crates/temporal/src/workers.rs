@@ -95,6 +95,11 @@ impl Workers {
         self
     }
 
+    /// A client for single objects.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Runs until `shutdown` resolves, then finishes the reconciles in progress.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
         let (shutdown, pace) = (shutdown.shared(), Arc::default());
@@ -113,6 +118,7 @@ impl Workers {
         event_sender.spawn(send);
         let context = Arc::new(Context::new(cluster, view.clone(), events, self, pace.clone()));
         let (requests, queued) = unbounded_channel();
+        context.followed.requeue(requests.clone());
         let _watches = self.start_watches(scope, &view, requests);
         let reconcile = {
             let context = context.clone();

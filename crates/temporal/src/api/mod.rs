@@ -9,7 +9,7 @@ mod rules;
 pub mod status;
 pub mod worker_deployment;
 
-pub use connection::{ApiKeySecret, Connection, Tls};
+pub use connection::{ApiKeySecret, Connection, Tls, WorkerCredentials, WorkerTls};
 pub use crd::{crd, crd_yaml};
 pub use reasons::Reason;
 pub use rollout::{Gate, OnFailure, RampStep, RolloutSpec, Strategy};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::build::Target;
+use super::secrets::WorkerSecrets;
 use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::port::{
     BuildId, DeploymentName, DescribedDeployment, DrainageStatus, Identity, RampTarget, Routing,
@@ -38,6 +39,8 @@ pub struct Facts {
     pub identity: Identity,
     /// The deployment in Temporal.
     pub temporal: TemporalState,
+    /// The Secrets of the workers.
+    pub secrets: WorkerSecrets,
     /// Its versions: those with a Deployment, those that Temporal lists, and those in the status.
     pub versions: BTreeMap<BuildId, Version>,
     /// Why Windlass cannot apply the spec, as a sentence.

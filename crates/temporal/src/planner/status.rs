@@ -230,6 +230,9 @@ fn up_to_date(
         let truth = if reason.needs_somebody() { Truth::False } else { Truth::Unknown };
         return (truth, *reason, format!("since {since}: {message}"));
     }
+    if let Some(sentence) = facts.secrets.sentence() {
+        return (Truth::False, Reason::ConnectionSecretNotFound, sentence.to_owned());
+    }
     let is_obsolete = active.is_some_and(|plan| plan.target_hash != facts.target.hash);
     if let Some(plan) = active.filter(|_| !is_obsolete || facts.unchecked.is_none()) {
         return of_plan(plan, &argument_of("wwd", &facts.name, &facts.namespace), now);

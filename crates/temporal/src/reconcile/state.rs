@@ -18,6 +18,7 @@ use crate::planner::decide::AnnotationRequests;
 use crate::planner::{Decision, Facts, TemporalState, status};
 use crate::port::{BuildId, Paced, Temporal};
 use crate::scope::WorkerScope;
+use crate::secrets;
 
 /// Writes a status if it changed, guarded by the resourceVersion that it is based on.
 pub(crate) async fn save(
@@ -68,7 +69,8 @@ impl<'a> Reconcile<'a> {
             let paced = Paced::new(port, connection, cx.pace.clone(), cx.metrics.clone());
             Arc::new(paced) as Arc<dyn Temporal>
         });
-        let (facts, retry_after) = observe::facts(&read, spec, &children, &port).await;
+        let secrets = secrets::observe(cx, read.meta(), &spec.connection).await;
+        let (facts, retry_after) = observe::facts(&read, spec, secrets, &children, &port).await;
         let children = Arc::new(children);
         let now = cx.clock.now();
         Self {
@@ -87,8 +89,8 @@ impl<'a> Reconcile<'a> {
     /// Observes the deployment in Temporal again, because the facts are stale.
     pub(crate) async fn observe_temporal_again(&mut self) {
         let Some(temporal) = self.temporal.clone() else { return };
-        let spec = self.facts.spec.clone();
-        (self.facts, _) = observe::facts(&self.read, spec, &self.children, &Ok(temporal)).await;
+        let (spec, secrets) = (self.facts.spec.clone(), self.facts.secrets.clone());
+        (self.facts, _) = observe::facts(&self.read, spec, secrets, &self.children, &Ok(temporal)).await;
     }
 
     pub(crate) fn record_event(&self, event: Event) {

@@ -117,6 +117,7 @@ impl Stage {
         let (group, version) = match kind {
             "WorkerDeployment" => ("windlass.dev", "v1alpha1"),
             "Event" => ("events.k8s.io", "v1"),
+            "Secret" => ("", "v1"),
             _ => ("apps", "v1"),
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));

@@ -3,6 +3,7 @@
 mod hooks;
 mod names;
 mod routing;
+mod secrets;
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
 use super::facts::{Facts, TemporalState, Version, Workers};
-use super::{Target, recipe};
+use super::{Target, WorkerSecrets, recipe};
 use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::port::{
     BuildId, ConflictToken, DeploymentName, DescribedDeployment, Identity, Routing, VersionStatus,
@@ -56,6 +57,7 @@ fn facts(rollout: serde_json::Value) -> Facts {
             versions: Vec::new(),
         }),
         versions: BTreeMap::from([(one.clone(), version(&one, VersionStatus::Current, true))]),
+        secrets: WorkerSecrets::default(),
         invalid: None,
         unchecked: None,
     }
