@@ -110,7 +110,7 @@ async fn pods(farm: &Farm<'_>) -> Result<Vec<(String, String, bool)>, Error> {
     Ok(list.items.into_iter().map(|pod| json!(pod)).filter(lives).map(of).collect())
 }
 
-async fn put_secret(farm: &Farm<'_>, name: &str, data: &Value) -> Result<(), Error> {
+pub async fn put_secret(farm: &Farm<'_>, name: &str, data: &Value) -> Result<(), Error> {
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "stringData": data});
     let api = farm.place.api("v1", "Secret");

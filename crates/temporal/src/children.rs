@@ -304,6 +304,7 @@ pub fn target<'a>(facts: &'a Facts, revision: &'a str) -> Version<'a> {
         owner: &facts.name,
         namespace: &facts.namespace,
         spec: &facts.spec,
+        connection: &facts.connection,
         deployment: &facts.deployment,
         build: &facts.target.build,
         template: &facts.spec.template,

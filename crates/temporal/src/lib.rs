@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod children;
+pub mod connect;
 pub mod context;
 mod finalize;
 pub mod hooks;
@@ -21,6 +22,7 @@ pub mod render;
 pub mod scope;
 mod secrets;
 pub mod tasks;
+mod usage;
 pub mod workers;
 
 pub use metrics::Metrics;

@@ -13,7 +13,7 @@ use windlass_kube_port::{Kind, Target as WriteTarget};
 use crate::api::names::{
     ANNOTATION_DELETE, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH,
 };
-use crate::api::{VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{Connection, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::{Children, target};
 use crate::planner::facts::{Standing, believe};
 use crate::planner::{Facts, Target, TemporalState, Version, WorkerSecrets, Workers};
@@ -90,6 +90,7 @@ pub fn identity(read: &Read) -> Identity {
 pub async fn facts(
     read: &Read,
     spec: WorkerDeploymentSpec,
+    connection: Connection,
     secrets: WorkerSecrets,
     children: &Children,
     temporal: &Result<Arc<dyn Temporal>, TemporalError>,
@@ -117,6 +118,7 @@ pub async fn facts(
         target,
         identity: identity(read),
         status: read.status.clone(),
+        connection,
         secrets,
         versions: BTreeMap::new(),
         invalid: None,

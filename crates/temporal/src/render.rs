@@ -35,6 +35,8 @@ pub struct Version<'a> {
     pub namespace: &'a str,
     /// Its current spec, of which everything but the template applies.
     pub spec: &'a WorkerDeploymentSpec,
+    /// The connection.
+    pub connection: &'a Connection,
     /// The deployment's name in Temporal.
     pub deployment: &'a DeploymentName,
     /// The version's build ID.
@@ -101,7 +103,7 @@ impl Version<'_> {
             object_in(metadata, "annotations")
                 .insert(ANNOTATION_CONFIG_DIGEST.to_owned(), json!(self.secrets));
         }
-        let connection = &self.spec.connection;
+        let connection = self.connection;
         let text = |name: &str, value: &str| json!({"name": name, "value": value});
         let mut added = vec![
             text("TEMPORAL_ADDRESS", &connection.address),

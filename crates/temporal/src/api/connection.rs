@@ -30,11 +30,12 @@ pub struct Connection {
     pub worker_secret: Option<String>,
 }
 
-fn default_namespace() -> String {
+pub(super) fn default_namespace() -> String {
     "default".to_owned()
 }
 
-/// The TLS settings. All Secrets are in the namespace of the WorkerDeployment.
+/// The TLS settings. The Secrets are in the namespace of the object, or for a ClusterTemporalConnection in
+/// `secretNamespace`.
 #[derive(Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tls {

@@ -60,6 +60,8 @@ pub enum Reason {
     TemporalUnreachable,
     CredentialsInvalid,
     ConnectionSecretNotFound,
+    ConnectionNotFound,
+    ConnectionNotAllowed,
     InvalidSpec,
     // Only in events.
     RolloutStarted,
@@ -94,6 +96,8 @@ impl Reason {
                 | Self::OwnedByOther
                 | Self::CredentialsInvalid
                 | Self::ConnectionSecretNotFound
+                | Self::ConnectionNotFound
+                | Self::ConnectionNotAllowed
                 | Self::InvalidSpec
         )
     }

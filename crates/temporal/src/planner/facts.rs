@@ -6,7 +6,9 @@ use chrono::{DateTime, Utc};
 
 use super::build::Target;
 use super::secrets::WorkerSecrets;
-use crate::api::{Reason, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{
+    Connection, Reason, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
+};
 use crate::port::{
     BuildId, DeploymentName, DescribedDeployment, DrainageStatus, Identity, RampTarget, Routing,
     RunningWorkflows, TemporalError, VersionStatus, VersionSummary,
@@ -29,6 +31,8 @@ pub struct Facts {
     pub delete_now: bool,
     /// Its spec.
     pub spec: WorkerDeploymentSpec,
+    /// The connection; the last known one if that of the spec cannot be found.
+    pub connection: Connection,
     /// The target of the spec.
     pub target: Target,
     /// Its status, as stored.
@@ -371,6 +375,7 @@ pub fn reason_of(error: &TemporalError) -> Reason {
         TemporalError::RateLimited { .. } => Reason::RateLimited,
         TemporalError::CredentialsInvalid { .. } => Reason::CredentialsInvalid,
         TemporalError::SecretNotFound { .. } => Reason::ConnectionSecretNotFound,
+        TemporalError::Unresolved { reason, .. } => *reason,
         TemporalError::OwnedByOther { .. } => Reason::OwnedByOther,
         TemporalError::MissingTaskQueues { .. } => Reason::MissingTaskQueues,
         TemporalError::NoPollers { .. } => Reason::WaitingForPollers,

@@ -32,6 +32,7 @@ pub fn refresh(
     status.observed_generation = facts.generation;
     status.target_build_id = Some(facts.target.build.clone());
     status.requested_rollout_hash = Some(facts.target.hash.clone());
+    status.connection = Some(facts.connection.clone());
     match &facts.temporal {
         TemporalState::Known(described) => {
             status.temporal_lost_at = None;

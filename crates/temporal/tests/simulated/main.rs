@@ -4,6 +4,7 @@
 
 mod agrees;
 mod builds;
+mod connections;
 mod credentials;
 mod deletion;
 mod fake_hooks;

@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 use windlass_temporal::api::{
-    Reason, RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
+    ConnectionSource, Reason, RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec,
+    WorkerDeploymentStatus,
 };
 
 use crate::report::chain::{Subject, TimelineEntry};
@@ -65,6 +66,9 @@ pub struct WorkersReport {
     pub hooks: Vec<HookStatus>,
     /// Its versions, as in the status: those that take tasks, then those that will, then those that drain.
     pub versions: Vec<VersionRecord>,
+    /// The connection object that the spec names, as kubectl names it; absent with an inline connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
     /// Since when Temporal is unavailable; absent while it is available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temporal_lost_at: Option<DateTime<Utc>>,
@@ -183,6 +187,10 @@ impl WorkersReport {
         };
         let mut versions = status.versions;
         versions.sort_by_key(|version| place(version.state));
+        let connection = match spec.as_ref().map(|spec| &spec.connection) {
+            Some(ConnectionSource::Named(named)) => Some(named.resource()),
+            Some(ConnectionSource::Inline(_)) | None => None,
+        };
         let rollout = spec.map(|spec| spec.rollout);
         Self {
             kind: "WorkerDeployment".to_owned(),
@@ -201,6 +209,7 @@ impl WorkersReport {
             plan,
             hooks: status.hooks,
             versions,
+            connection,
             temporal_lost_at: status.temporal_lost_at,
         }
     }

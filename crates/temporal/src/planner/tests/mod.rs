@@ -1,5 +1,6 @@
 //! Table tests of the planner's decisions.
 
+mod connect;
 mod hooks;
 mod names;
 mod routing;
@@ -12,7 +13,7 @@ use serde_json::json;
 
 use super::facts::{Facts, TemporalState, Version, Workers};
 use super::{Target, WorkerSecrets, recipe};
-use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{Connection, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::port::{
     BuildId, ConflictToken, DeploymentName, DescribedDeployment, Identity, Routing, VersionStatus,
     VersionSummary,
@@ -43,6 +44,11 @@ fn facts(rollout: serde_json::Value) -> Facts {
         generation: 2,
         deleted_at: None,
         delete_now: false,
+        connection: Connection {
+            address: "temporal:7233".into(),
+            namespace: "default".into(),
+            ..Connection::default()
+        },
         target: Target::of(&spec),
         spec,
         status: WorkerDeploymentStatus::default(),
