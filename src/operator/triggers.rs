@@ -255,6 +255,8 @@ impl Triggers {
             | Kind::PriorityClass
             | Kind::StatefulSetRollout
             | Kind::WorkerDeployment
+            | Kind::TemporalConnection
+            | Kind::ClusterTemporalConnection
             | Kind::Deployment
             | Kind::Dynamic(_)
             | Kind::Job => {}

@@ -1,5 +1,5 @@
 //! Follows single ConfigMaps and Secrets by name. A watch of the object's metadata says when it changed; its data is then read
-//! once, and only a digest of it is kept.
+//! once, and only a digest of it and its keys are kept.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -30,8 +30,13 @@ type Place = (String, ConfigReference);
 /// What the data of a followed object is.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// The object exists, and this is its digest.
-    Digest(String),
+    /// The object exists: the digest of its data, and the keys of the data.
+    Found {
+        /// The digest.
+        digest: String,
+        /// The keys.
+        keys: BTreeSet<String>,
+    },
     /// The object does not exist.
     Missing,
     /// The API server does not let Windlass read it; why, in its words.
@@ -197,7 +202,7 @@ impl Followed {
                 continue;
             }
             let (version, answer) = match cluster.get(kind_of(reference), namespace, &reference.name).await {
-                Ok(Some(object)) => (version_of(&object), Answer::Digest(digest_of(&object))),
+                Ok(Some(object)) => (version_of(&object), answer_of(&object)),
                 Ok(None) => (String::new(), Answer::Missing),
                 Err(ClusterError::Forbidden { message, .. }) => (String::new(), Answer::Refused(message)),
                 Err(error) => return Err(error),
@@ -225,6 +230,11 @@ impl Followed {
 fn version_of(object: &Value) -> String {
     let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     format!("{}/{}", text("uid"), text("resourceVersion"))
+}
+
+fn answer_of(object: &Value) -> Answer {
+    let fields = ["data", "binaryData"].into_iter().filter_map(|field| object[field].as_object());
+    Answer::Found { digest: digest_of(object), keys: fields.flat_map(|data| data.keys().cloned()).collect() }
 }
 
 fn kind_of(reference: &ConfigReference) -> Kind {

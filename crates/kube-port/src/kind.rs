@@ -15,6 +15,10 @@ pub enum Kind {
     StatefulSetRollout,
     /// `windlass.dev` WorkerDeployment.
     WorkerDeployment,
+    /// `windlass.dev` TemporalConnection.
+    TemporalConnection,
+    /// `windlass.dev` ClusterTemporalConnection.
+    ClusterTemporalConnection,
     /// `apps` Deployment.
     Deployment,
     /// `apps` StatefulSet.
@@ -69,6 +73,8 @@ impl Kind {
             Self::StatefulNode => "StatefulNode",
             Self::StatefulSetRollout => "StatefulSetRollout",
             Self::WorkerDeployment => "WorkerDeployment",
+            Self::TemporalConnection => "TemporalConnection",
+            Self::ClusterTemporalConnection => "ClusterTemporalConnection",
             Self::Deployment => "Deployment",
             Self::StatefulSet => "StatefulSet",
             Self::ControllerRevision => "ControllerRevision",
@@ -96,9 +102,12 @@ impl Kind {
 
     fn group_version(self) -> (&'static str, &'static str) {
         match self {
-            Self::NodeDeployment | Self::StatefulNode | Self::StatefulSetRollout | Self::WorkerDeployment => {
-                (GROUP, VERSION)
-            }
+            Self::NodeDeployment
+            | Self::StatefulNode
+            | Self::StatefulSetRollout
+            | Self::WorkerDeployment
+            | Self::TemporalConnection
+            | Self::ClusterTemporalConnection => (GROUP, VERSION),
             Self::Deployment | Self::StatefulSet | Self::ControllerRevision => ("apps", "v1"),
             Self::Job => ("batch", "v1"),
             Self::PodDisruptionBudget => ("policy", "v1"),
@@ -118,7 +127,7 @@ impl Kind {
     /// True if objects of this kind belong to a namespace.
     #[must_use]
     pub fn is_namespaced(self) -> bool {
-        !matches!(self, Self::Node | Self::PriorityClass)
+        !matches!(self, Self::Node | Self::PriorityClass | Self::ClusterTemporalConnection)
     }
 
     /// The description of the kind for kube-rs.

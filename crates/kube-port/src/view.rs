@@ -53,6 +53,10 @@ pub struct View {
     pub revisions: Cache<ObservedRevision>,
     /// `WorkerDeployments`.
     pub workers: Cache<ObservedObject>,
+    /// Connections to Temporal of single namespaces. Empty where their kind is not installed.
+    pub connections: Cache<ObservedObject>,
+    /// Connections to Temporal of several namespaces. Empty where their kind is not installed, or may not be read.
+    pub cluster_connections: Cache<ObservedObject>,
     /// Deployments of `WorkerDeployments`.
     pub deployments: Cache<ObservedObject>,
     /// Revisions of `WorkerDeployments`.
@@ -158,10 +162,25 @@ impl View {
             && self.has_machines()
     }
 
-    /// True if the first list of every kind of `WorkerDeployments` is complete.
+    /// True if the first list of every kind of `WorkerDeployments` is complete. The kinds of connections may also be
+    /// unavailable.
     #[must_use]
     pub fn has_workers(&self) -> bool {
-        self.workers.is_ready() && self.deployments.is_ready() && self.worker_revisions.is_ready()
+        self.workers.is_ready()
+            && self.deployments.is_ready()
+            && self.worker_revisions.is_ready()
+            && (self.connections.is_ready() || self.freshness.is_refused(Kind::TemporalConnection))
+            && (self.cluster_connections.is_ready()
+                || self.freshness.is_refused(Kind::ClusterTemporalConnection))
+    }
+
+    /// The age of the oldest cache of `WorkerDeployments`. A kind of connections that is unavailable does not count.
+    #[must_use]
+    pub fn workers_outdated(&self) -> Duration {
+        let is_optional = |kind| matches!(kind, Kind::TemporalConnection | Kind::ClusterTemporalConnection);
+        let ages = self.freshness.ages().into_iter();
+        let ages = ages.filter(|(kind, _)| !is_optional(*kind) || !self.freshness.is_refused(*kind));
+        ages.map(|(_, age)| age).max().unwrap_or_default()
     }
 
     /// The cache of a kind that is known only at run time.
@@ -196,6 +215,8 @@ impl View {
             + self.revisions.changes()
             + self.rollouts.changes()
             + self.workers.changes()
+            + self.connections.changes()
+            + self.cluster_connections.changes()
             + self.deployments.changes()
             + self.worker_revisions.changes()
     }
@@ -230,6 +251,8 @@ impl View {
             }
             Kind::ControllerRevision => self.revisions.take_in(object, &meta),
             Kind::WorkerDeployment => self.workers.take_in(object, &meta),
+            Kind::TemporalConnection => self.connections.take_in(object, &meta),
+            Kind::ClusterTemporalConnection => self.cluster_connections.take_in(object, &meta),
             Kind::Deployment => self.deployments.take_in(object, &meta),
             Kind::Dynamic(_) => self.resources(kind).take_in(object, &meta),
             Kind::Event
@@ -322,6 +345,8 @@ impl View {
                 self.worker_revisions.deleted(key, uid);
             }
             Kind::WorkerDeployment => self.workers.deleted(key, uid),
+            Kind::TemporalConnection => self.connections.deleted(key, uid),
+            Kind::ClusterTemporalConnection => self.cluster_connections.deleted(key, uid),
             Kind::Deployment => self.deployments.deleted(key, uid),
             Kind::Dynamic(_) => self.resources(kind).deleted(key, uid),
             Kind::Event

@@ -179,7 +179,7 @@ fn key(namespace: &str, connection: &Connection, found: &Found) -> Key {
     Key {
         address: connection.address.clone(),
         server_name: tls.and_then(|tls| tls.server_name.clone()),
-        is_tls: tls.is_some() || connection.api_key_secret.is_some(),
+        is_tls: connection.is_tls(),
         secrets: [
             of(tls.and_then(|tls| tls.ca_secret.as_ref()), &found.ca),
             of(tls.and_then(|tls| tls.cert_secret.as_ref()), &found.cert),
@@ -259,7 +259,7 @@ mod tests {
                 ..Default::default()
             }),
             api_key_secret: Some(ApiKeySecret { name: name.to_owned(), key: "api-key".to_owned() }),
-            worker_secret: None,
+            ..Connection::default()
         }
     }
 

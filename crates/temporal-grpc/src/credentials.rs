@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
+use windlass_temporal::api::connection::{CA, CERTIFICATE, PRIVATE_KEY};
 use windlass_temporal::api::{Connection, Tls};
 use windlass_temporal::port::TemporalError;
 
@@ -38,10 +39,6 @@ impl Named {
     }
 }
 
-const CA: &str = "ca.crt";
-const CERTIFICATE: &str = "tls.crt";
-const KEY: &str = "tls.key";
-
 /// The TLS settings.
 #[derive(Clone, Debug)]
 pub(crate) struct Handshake {
@@ -52,12 +49,10 @@ pub(crate) struct Handshake {
 
 /// The TLS settings of a connection; `None`: plain text.
 pub(crate) fn tls(connection: &Connection, found: &Found) -> Result<Option<Handshake>, TemporalError> {
-    // An API key is never sent in plain text.
-    let Some(Tls { server_name, .. }) =
-        connection.tls.clone().or_else(|| connection.api_key_secret.as_ref().map(|_| Tls::default()))
-    else {
+    if !connection.is_tls() {
         return Ok(None);
-    };
+    }
+    let Tls { server_name, .. } = connection.tls.clone().unwrap_or_default();
     let refused = |message: String| TemporalError::CredentialsInvalid { message };
     let server_name = server_name
         .map(|name| {
@@ -73,8 +68,8 @@ pub(crate) fn tls(connection: &Connection, found: &Found) -> Result<Option<Hands
         None => builder.with_no_client_auth(),
         Some(cert) => {
             let chain = certificates(cert, CERTIFICATE)?;
-            let key = PrivateKeyDer::from_pem_slice(cert.value(KEY)?)
-                .map_err(|_| cert.invalid(KEY, "PEM private key"))?;
+            let key = PrivateKeyDer::from_pem_slice(cert.value(PRIVATE_KEY)?)
+                .map_err(|_| cert.invalid(PRIVATE_KEY, "PEM private key"))?;
             let called = &cert.called;
             builder
                 .with_client_auth_cert(chain, key)

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde_json::{Value, json};
 use windlass_core::api::names::{LABEL_MANAGED_BY, MANAGER};
 use windlass_core::observed::{Meta, ObservedObject};
+use windlass_core::revision::config;
 use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target, View};
 
 use crate::api::names::{ANNOTATION_REVISION, ANNOTATION_SUNSET, LABEL_BUILD_ID, LABEL_POOL, LABEL_WORKERS};
@@ -226,7 +227,11 @@ impl Children {
         first: Option<&String>,
     ) -> Result<(String, bool), ClusterError> {
         let pool = version.pool.unwrap_or_default();
-        let Some(live) = self.deployments.get(version.build).and_then(|pools| pools.get(pool)) else {
+        let live = self.deployments.get(version.build).and_then(|pools| pools.get(pool));
+        let recorded = live.map(|live| config::digest_in(&live.object["spec"]["template"]));
+        let secrets = facts.secrets.digest(recorded.unwrap_or_default());
+        let version = &Version { secrets: &secrets, ..*version };
+        let Some(live) = live else {
             return Ok((self.make(facts, version, &version.rendered(), first).await?, true));
         };
         let (meta, live) = (&live.meta, &live.object);
@@ -239,8 +244,8 @@ impl Children {
         let rendered = Version { pool: selected, ..*version }.rendered();
         // While the state in Temporal is unknown, the new connection may be wrong: with a misspelled address, or that of
         // another server, the workers of every version would stop polling.
-        let is_found = facts.described().is_some();
-        let mut ops = if is_found {
+        let may_update = facts.described().is_some() && !facts.secrets.hold_updates();
+        let mut ops = if may_update {
             rendered.differences(live, self.compared.is(meta, meta.generation))
         } else {
             Vec::new()
@@ -259,14 +264,14 @@ impl Children {
             ops.push(PatchOp::set(REPLICAS, json!(wanted)));
         }
         if ops.is_empty() {
-            if is_found {
+            if may_update {
                 self.compared.note(meta, meta.generation);
             }
             return Ok((name, false));
         }
         let target = Target::of(Kind::Deployment, meta);
         let written = self.cluster.patch(target, Part::Main, ops).await?;
-        if is_found {
+        if may_update {
             let written = Meta::read(&written);
             self.compared.note(&written, written.generation);
         }
@@ -403,6 +408,7 @@ fn version<'a>(facts: &'a Facts, revision: &'a str) -> Version<'a> {
         owner: &facts.name,
         namespace: &facts.namespace,
         spec: &facts.spec,
+        connection: &facts.connection,
         deployment: &facts.deployment,
         build: &facts.target.build,
         pool: None,
@@ -411,5 +417,6 @@ fn version<'a>(facts: &'a Facts, revision: &'a str) -> Version<'a> {
         template_hash: &facts.target.template_hash,
         revision,
         restarted_at: facts.status.restarted_at.as_deref(),
+        secrets: "",
     }
 }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use windlass_clock::{SharedClock, monotonic};
 use windlass_engine::Registry;
+use windlass_kube_port::follow::Followed;
 use windlass_kube_port::{Cluster, EventRecorder, Key, View};
 
 use crate::children::{Children, Compared};
@@ -33,6 +34,9 @@ const BETWEEN_POLLERS: Duration = Duration::from_mins(2);
 const BETWEEN_COUNTS: Duration = Duration::from_secs(25);
 /// How long a version that is to be scaled down waits for the deletion of its other objects.
 pub(crate) const RESOURCES_PATIENCE: Duration = Duration::from_mins(1);
+/// How long the Secrets of workers have to stay unchanged before a change counts: several may be written one after the
+/// other, and kubelets have to see them, too.
+const SETTLES_IN: Duration = Duration::from_secs(5);
 /// The most entries in each cache below; a full one is cleared.
 const MOST: usize = 50_000;
 
@@ -58,6 +62,8 @@ pub struct Context {
     pub compared: Arc<Compared>,
     /// The kinds of `spec.perVersion`.
     pub resources: Resources,
+    /// The Secrets of workers.
+    pub followed: Arc<Followed>,
     /// Runs hooks; `None`: Windlass rejects objects with hooks.
     pub hooks: Option<Arc<dyn Hooks>>,
     due: Mutex<HashMap<(&'static str, String, BuildId), Instant>>,
@@ -69,6 +75,7 @@ impl Context {
     /// Forgets an object that no longer exists.
     pub(crate) fn forget(&self, key: &Key) {
         self.metrics.gone(&key.namespace, &key.name);
+        self.followed.follow(key, &[]);
         if let Some(hooks) = &self.hooks {
             hooks.forget(&key.namespace, &key.name);
         }
@@ -95,6 +102,7 @@ impl Context {
             pace,
             compared: Arc::default(),
             resources,
+            followed: Arc::new(Followed::new(workers.client())),
             hooks: workers.hooks.clone(),
             due: Mutex::default(),
             deletes: Mutex::default(),
@@ -119,6 +127,15 @@ impl Context {
         let may = self.is_due(("delete", uid.to_owned(), build.clone()), between);
         *tries = tries.saturating_add(u32::from(may));
         may
+    }
+
+    /// How long until this digest of an object's Secrets counts; `None` if it does.
+    pub(crate) fn until_settled(&self, uid: &str, digest: &str) -> Option<Duration> {
+        let what = ("secrets", uid.to_owned(), BuildId::new(digest));
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = monotonic();
+        let at = *due.entry(what).or_insert(now + SETTLES_IN);
+        Some(at.saturating_duration_since(now)).filter(|left| !left.is_zero())
     }
 
     /// How long until a record may be deleted.

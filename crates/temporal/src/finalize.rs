@@ -75,11 +75,12 @@ pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, C
     }
 }
 
-/// Deletes an object whose spec cannot be read. Its connection is unknown, so Windlass keeps its workers until a person
+/// Deletes an object whose spec or connection cannot be read. Its connection is unknown, so Windlass keeps its workers until a person
 /// sets `windlass.dev/delete: now`. Without workers, Windlass deletes the object at once.
 pub(crate) async fn finalize_unreadable(
     cx: &Context,
     read: &Read,
+    reason: Reason,
     sentence: &str,
 ) -> Result<Duration, ClusterError> {
     let children = cx.children(read);
@@ -95,10 +96,10 @@ pub(crate) async fn finalize_unreadable(
         return Ok(SOON);
     }
     let sentence = format!(
-        "Windlass cannot read the spec, so it keeps the workers ({sentence}). Fix the spec, or run: {}",
+        "Windlass cannot read the spec or its connection, so it keeps the workers ({sentence}). Fix it, or run: {}",
         delete_now(&read.meta().namespace, &read.meta().name)
     );
-    unreadable(cx, read, &sentence).await?;
+    unreadable(cx, read, reason, &sentence).await?;
     Ok(LATER)
 }
 

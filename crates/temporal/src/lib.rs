@@ -9,6 +9,7 @@
 
 pub mod api;
 pub mod children;
+pub mod connect;
 pub mod context;
 mod finalize;
 pub mod hooks;
@@ -22,7 +23,9 @@ pub mod reconcile;
 pub mod render;
 pub mod resources;
 pub mod scope;
+mod secrets;
 pub mod tasks;
+mod usage;
 pub mod workers;
 
 pub use metrics::Metrics;

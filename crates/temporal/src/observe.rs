@@ -14,10 +14,10 @@ use windlass_kube_port::{ClusterError, Kind, Target as WriteTarget};
 use crate::api::names::{
     ANNOTATION_DELETE, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH,
 };
-use crate::api::{Pool, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{Connection, Pool, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::{Children, target};
 use crate::planner::facts::{PoolWorkers, Standing, believe};
-use crate::planner::{Facts, Target, TemporalState, Version, Workers};
+use crate::planner::{Facts, Target, TemporalState, Version, WorkerSecrets, Workers};
 use crate::port::{BuildId, DescribedDeployment, Identity, Missing, Temporal, TemporalError};
 
 /// The most unlisted versions that one reconcile looks up in Temporal by name.
@@ -91,6 +91,8 @@ pub fn identity(read: &Read) -> Identity {
 pub async fn facts(
     read: &Read,
     spec: WorkerDeploymentSpec,
+    connection: Connection,
+    secrets: WorkerSecrets,
     children: &Children,
     temporal: &Result<Arc<dyn Temporal>, TemporalError>,
 ) -> (Facts, Option<Duration>) {
@@ -103,7 +105,7 @@ pub async fn facts(
         Err(TemporalError::RateLimited { retry_after, .. }) => *retry_after,
         _ => None,
     };
-    (facts_of(read, spec, children, answer), retry_after)
+    (facts_of(read, spec, connection, secrets, children, answer), retry_after)
 }
 
 /// The facts with this description of the deployment.
@@ -111,6 +113,8 @@ pub async fn facts(
 pub fn facts_of(
     read: &Read,
     spec: WorkerDeploymentSpec,
+    connection: Connection,
+    secrets: WorkerSecrets,
     children: &Children,
     answer: Result<DescribedDeployment, TemporalError>,
 ) -> Facts {
@@ -129,6 +133,8 @@ pub fn facts_of(
         target,
         identity: identity(read),
         status: read.status.clone(),
+        connection,
+        secrets,
         versions: BTreeMap::new(),
         invalid: None,
         unchecked: None,

@@ -264,7 +264,7 @@ fn substituted(text: &str, at: &str, place: Place<'_>) -> Result<String, String>
             "deployment" => place.deployment,
             "buildID" => place.build.as_str(),
             "deploymentName" => place.facts.deployment.as_str(),
-            "temporalNamespace" => &place.facts.spec.connection.namespace,
+            "temporalNamespace" => &place.facts.connection.namespace,
             _ => {
                 return Err(format!(
                     "{at}: there is no placeholder {{{{{word}}}}}; use {{{{deployment}}}}, {{{{buildID}}}}, {{{{deploymentName}}}} or \

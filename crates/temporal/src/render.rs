@@ -2,18 +2,25 @@
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
-use windlass_core::api::names::{ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, MANAGER};
+use windlass_core::api::names::{
+    ANNOTATION_CONFIG_DIGEST, ANNOTATION_RESTARTED_AT, LABEL_MANAGED_BY, MANAGER,
+};
 use windlass_core::revision::canonical::{Root, canonical};
 use windlass_core::revision::hash::hex;
 use windlass_kube_port::PatchOp;
 
-use crate::api::WorkerDeploymentSpec;
+use crate::api::connection::{CA, CERTIFICATE, PRIVATE_KEY};
 use crate::api::names::{
     ANNOTATION_RENDERED, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH, LABEL_BUILD_ID,
     LABEL_POOL, LABEL_WORKERS,
 };
+use crate::api::{Connection, WorkerDeploymentSpec};
 use crate::port::{BuildId, DeploymentName};
 
+/// The volume with the workers' certificates.
+const FILES: &str = "windlass-temporal-tls";
+/// Where it is mounted.
+const FOLDER: &str = "/var/run/secrets/windlass.dev/temporal";
 /// The field of the annotations.
 pub const ANNOTATIONS: &str = "/metadata/annotations";
 /// The field of the replicas.
@@ -28,6 +35,8 @@ pub struct Version<'a> {
     pub namespace: &'a str,
     /// Its current spec, of which everything but the template applies.
     pub spec: &'a WorkerDeploymentSpec,
+    /// The connection.
+    pub connection: &'a Connection,
     /// The deployment's name in Temporal.
     pub deployment: &'a DeploymentName,
     /// The version's build ID.
@@ -44,6 +53,8 @@ pub struct Version<'a> {
     pub revision: &'a str,
     /// The last accepted restart.
     pub restarted_at: Option<&'a str>,
+    /// The digest of the workers' Secrets; empty if they have none.
+    pub secrets: &'a str,
 }
 
 /// The parts of a Deployment that Windlass writes.
@@ -93,19 +104,35 @@ impl Version<'_> {
         if let Some(at) = self.restarted_at {
             object_in(metadata, "annotations").insert(ANNOTATION_RESTARTED_AT.to_owned(), json!(at));
         }
-        let connection = &self.spec.connection;
-        let added = [
-            ("TEMPORAL_ADDRESS", connection.address.as_str()),
-            ("TEMPORAL_NAMESPACE", connection.namespace.as_str()),
-            ("TEMPORAL_DEPLOYMENT_NAME", self.deployment.as_str()),
-            ("TEMPORAL_WORKER_BUILD_ID", self.build.as_str()),
+        if !self.secrets.is_empty() {
+            object_in(metadata, "annotations")
+                .insert(ANNOTATION_CONFIG_DIGEST.to_owned(), json!(self.secrets));
+        }
+        let connection = self.connection;
+        let text = |name: &str, value: &str| json!({"name": name, "value": value});
+        let mut added = vec![
+            text("TEMPORAL_ADDRESS", &connection.address),
+            text("TEMPORAL_NAMESPACE", &connection.namespace),
+            text("TEMPORAL_DEPLOYMENT_NAME", self.deployment.as_str()),
+            text("TEMPORAL_WORKER_BUILD_ID", self.build.as_str()),
         ];
+        added.extend(credentials(connection));
+        let files = files(connection);
+        if let Some(files) = &files {
+            let volumes = array(object(&mut template, "spec"), "volumes");
+            replace(volumes, std::slice::from_ref(files));
+        }
         for list in ["initContainers", "containers"] {
             let containers = template.pointer_mut(&format!("/spec/{list}")).and_then(Value::as_array_mut);
             for container in containers.into_iter().flatten() {
-                add_env(container, &added);
+                // A worker that polls as another version would take that version's tasks.
+                replace(array(as_object(container), "env"), &added);
+                if files.is_some() {
+                    let mount = json!({"name": FILES, "mountPath": FOLDER, "readOnly": true});
+                    replace(array(as_object(container), "volumeMounts"), &[mount]);
+                }
                 if let Some(secret) = &connection.worker_secret {
-                    let from = array(container, "envFrom");
+                    let from = array(as_object(container), "envFrom");
                     from.push(json!({"secretRef": {"name": secret}}));
                 }
             }
@@ -114,17 +141,53 @@ impl Version<'_> {
     }
 }
 
-/// Prepends environment variables, so that the container's own can refer to them. One that the container sets itself
-/// is replaced: a worker that polls as another version would take that version's tasks.
-fn add_env(container: &mut Value, added: &[(&str, &str)]) {
-    let env = array(container, "env");
-    env.retain(|variable| !added.iter().any(|(name, _)| variable["name"] == *name));
-    let added = added.iter().map(|(name, value)| json!({"name": name, "value": value}));
-    env.splice(0..0, added);
+/// The environment variables of the workers' credentials, as the SDKs' environment configuration reads them.
+fn credentials(connection: &Connection) -> Vec<Value> {
+    let Some(workers) = &connection.workers else { return Vec::new() };
+    let text = |name: &str, value: &str| json!({"name": name, "value": value});
+    let path = |name: &str, file: &str| text(name, &format!("{FOLDER}/{file}"));
+    let (tls, key) = (workers.tls.as_ref(), workers.api_key_secret.as_ref());
+    let mut added = Vec::new();
+    if connection.is_tls() || tls.is_some() || key.is_some() {
+        added.push(text("TEMPORAL_TLS", "true"));
+    }
+    if tls.is_some_and(|tls| tls.cert_secret.is_some()) {
+        added.push(path("TEMPORAL_TLS_CLIENT_CERT_PATH", CERTIFICATE));
+        added.push(path("TEMPORAL_TLS_CLIENT_KEY_PATH", PRIVATE_KEY));
+    }
+    if tls.is_some_and(|tls| tls.ca_secret.is_some()) {
+        added.push(path("TEMPORAL_TLS_SERVER_CA_CERT_PATH", CA));
+    }
+    if let Some(name) = connection.tls.as_ref().and_then(|tls| tls.server_name.as_ref()) {
+        added.push(text("TEMPORAL_TLS_SERVER_NAME", name));
+    }
+    if let Some(key) = key {
+        let from = json!({"secretKeyRef": {"name": key.name, "key": key.key}});
+        added.push(json!({"name": "TEMPORAL_API_KEY", "valueFrom": from}));
+    }
+    added
 }
 
-fn array<'a>(of: &'a mut Value, field: &str) -> &'a mut Vec<Value> {
-    let fields = as_object(of);
+/// The volume with the workers' certificates, if they have any. It has only the keys that they read.
+fn files(connection: &Connection) -> Option<Value> {
+    let tls = connection.workers.as_ref()?.tls.as_ref()?;
+    let source = |name: &Option<String>, keys: &[&str]| {
+        let items: Vec<Value> = keys.iter().map(|key| json!({"key": key, "path": key})).collect();
+        name.as_ref().map(|name| json!({"secret": {"name": name, "items": items}}))
+    };
+    let sources = [source(&tls.cert_secret, &[CERTIFICATE, PRIVATE_KEY]), source(&tls.ca_secret, &[CA])];
+    let sources: Vec<Value> = sources.into_iter().flatten().collect();
+    (!sources.is_empty()).then(|| json!({"name": FILES, "projected": {"sources": sources}}))
+}
+
+/// Prepends items to a list with names, so that the container's own variables can refer to them. They replace the
+/// container's own of the same name.
+fn replace(list: &mut Vec<Value>, added: &[Value]) {
+    list.retain(|item| !added.iter().any(|new| item["name"] == new["name"]));
+    list.splice(0..0, added.iter().cloned());
+}
+
+fn array<'a>(fields: &'a mut Map<String, Value>, field: &str) -> &'a mut Vec<Value> {
     let value = fields.entry(field.to_owned()).or_insert_with(|| json!([]));
     if !value.is_array() {
         *value = json!([]);

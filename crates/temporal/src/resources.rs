@@ -17,11 +17,11 @@ use windlass_core::observed::ObservedResource;
 use windlass_kube_port::kind::DynamicKind;
 use windlass_kube_port::watch::{Namespaces, watch_resources};
 use windlass_kube_port::workqueue::Request;
-use windlass_kube_port::{Cache, Kind, View};
+use windlass_kube_port::{Cache, Key, Kind, View};
 
 use crate::api::names::LABEL_WORKERS;
 use crate::per_version::{GroupKind, Type};
-use crate::workers::on_change;
+use crate::workers::DEBOUNCE;
 
 /// How long the API server may take to describe a kind.
 const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -152,7 +152,10 @@ impl Resources {
         let requests = self.requests.clone();
         watches.spawn(async move {
             while let Some(meta) = changes.next().await {
-                on_change(&requests, kind, &meta);
+                // The receiver is dropped only when the controller stops.
+                if let Some(owner) = meta.label(LABEL_WORKERS) {
+                    let _ = requests.send(Request::after(Key::new(&meta.namespace, owner), DEBOUNCE));
+                }
             }
         });
     }

@@ -1,6 +1,6 @@
 //! The controller of WorkerDeployments: the entry point for the operator and for programs that embed it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
@@ -19,6 +19,7 @@ use windlass_kube_port::workqueue::{Request, run_workqueue};
 use windlass_kube_port::{Cache, Cluster, ClusterError, EventRecorder, Key, Kind, KubeCluster, View};
 
 use crate::api::names::LABEL_WORKERS;
+use crate::connect::Place;
 use crate::context::Context;
 use crate::hooks::Hooks;
 use crate::metrics::Metrics;
@@ -26,11 +27,12 @@ use crate::per_version::GroupKind;
 use crate::port::{Connections, Pace};
 use crate::reconcile;
 use crate::resources::Resources;
+use crate::usage::{self, Effects, Usage};
 
 /// The most concurrent reconciles.
 const CONCURRENCY: u16 = 16;
 /// Changes of an object within this time cause one reconcile.
-const DEBOUNCE: Duration = Duration::from_millis(100);
+pub(crate) const DEBOUNCE: Duration = Duration::from_millis(100);
 /// The requeue after a conflict: the facts were stale.
 const AFTER_CONFLICT: Duration = Duration::from_millis(250);
 /// The requeue after another error, before jitter.
@@ -106,6 +108,11 @@ impl Workers {
         self
     }
 
+    /// A client for single objects.
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// Runs until `shutdown` resolves, then finishes the reconciles in progress.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
         let (shutdown, pace) = (shutdown.shared(), Arc::default());
@@ -131,7 +138,8 @@ impl Workers {
             self.resources.clone(),
         );
         let context = Arc::new(Context::new(cluster, view.clone(), events, self, pace.clone(), resources));
-        let _watches = self.start_watches(scope, &view, requests);
+        context.followed.requeue(requests.clone());
+        let _watches = self.start_watches(scope, &view, &context.cluster, requests);
         let reconcile = {
             let context = context.clone();
             move |key| reconcile_one(context.clone(), key)
@@ -153,32 +161,41 @@ impl Workers {
         &self,
         scope: &Namespaces,
         view: &Arc<View>,
+        cluster: &Arc<dyn Cluster>,
         requests: UnboundedSender<Request>,
     ) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         let owned = format!("{LABEL_WORKERS},{LABEL_MANAGED_BY}={MANAGER}");
-        let api = |kind| scope.api(&self.client, view, kind);
+        let api = |kind: Kind| {
+            let scope = if kind.is_namespaced() { scope } else { &Namespaces::All };
+            scope.api(&self.client, view, kind)
+        };
         let streams = [
             (Kind::WorkerDeployment, None, (|v| &v.workers) as fn(&View) -> &Cache<ObservedObject>),
+            (Kind::TemporalConnection, None, |v| &v.connections),
+            (Kind::ClusterTemporalConnection, None, |v| &v.cluster_connections),
             (Kind::Deployment, Some(owned.as_str()), |v| &v.deployments),
             (Kind::ControllerRevision, Some(owned.as_str()), |v| &v.worker_revisions),
         ];
         let streams =
             streams.map(|(kind, labels, cache)| (kind, watch(api(kind), labels, kind, view.clone(), cache)));
+        let (reports, changed) = unbounded_channel();
+        tasks.spawn(usage::report(cluster.clone(), view.clone(), scope.clone(), changed));
+        let changes =
+            Changes { requests: requests.clone(), reports, view: view.clone(), usage: Arc::default() };
         for (kind, mut stream) in streams {
-            let requests = requests.clone();
+            let changes = changes.clone();
             tasks.spawn(async move {
                 while let Some(meta) = stream.next().await {
-                    on_change(&requests, kind, &meta);
+                    changes.on_change(kind, &meta);
                 }
             });
         }
         let (own_writes, mut written) = unbounded_channel();
         view.notify(own_writes);
-        let of_writes = requests.clone();
         tasks.spawn(async move {
             while let Some((kind, meta)) = written.recv().await {
-                on_change(&of_writes, kind, &meta);
+                changes.on_change(kind, &meta);
             }
         });
         if let Some(mut answered) = self.hooks.as_ref().map(|hooks| hooks.answered()) {
@@ -195,16 +212,33 @@ impl Workers {
     }
 }
 
-/// Requests a reconcile of a WorkerDeployment when it or one of its children changes.
-pub(crate) fn on_change(requests: &UnboundedSender<Request>, kind: Kind, changed: &Meta) {
-    let owner = if kind == Kind::WorkerDeployment {
-        Some(changed.name.as_str())
-    } else {
-        changed.label(LABEL_WORKERS)
-    };
-    let Some(owner) = owner else { return };
-    // The receiver is dropped only when the controller stops.
-    let _ = requests.send(Request::after(Key::new(&changed.namespace, owner), DEBOUNCE));
+/// The receivers of changes.
+#[derive(Clone)]
+struct Changes {
+    requests: UnboundedSender<Request>,
+    reports: UnboundedSender<Place>,
+    view: Arc<View>,
+    usage: Arc<Mutex<Usage>>,
+}
+
+impl Changes {
+    /// Requests a reconcile of a WorkerDeployment when it, one of its children or its connection changes.
+    fn on_change(&self, kind: Kind, changed: &Meta) {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let Effects { requeue, report } = usage.changed(&self.view, kind, changed);
+        let owner = match kind {
+            Kind::WorkerDeployment => Some(changed.name.as_str()),
+            _ => changed.label(LABEL_WORKERS),
+        };
+        let owner = owner.map(|owner| Key::new(&changed.namespace, owner));
+        // The receivers are dropped only when the controller stops.
+        for key in owner.into_iter().chain(requeue) {
+            let _ = self.requests.send(Request::after(key, DEBOUNCE));
+        }
+        for place in report {
+            let _ = self.reports.send(place);
+        }
+    }
 }
 
 async fn listed(view: &View) {

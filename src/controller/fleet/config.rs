@@ -67,7 +67,7 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
         Err(error) => return Err(ReconcileError::Observe(error)),
     };
     let seen = |reference: &ConfigReference| match answers.get(reference)? {
-        Answer::Digest(digest) => Some(digest.clone()),
+        Answer::Found { digest, .. } => Some(digest.clone()),
         Answer::Missing | Answer::Refused(_) => None,
     };
     let unread = named.iter().find_map(|reference| match answers.get(reference)? {
@@ -75,7 +75,7 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
             Some(format!("a change of {reference} restarts no pod, since it cannot be read: {why}"))
         }
         Answer::Missing => Some(format!("{ANNOTATION_RESTART_ON} names {reference}, which does not exist")),
-        Answer::Digest(_) => None,
+        Answer::Found { .. } => None,
     });
     let live = config::compose(&named, recorded, seen);
     let again =

@@ -323,11 +323,20 @@ fn temporal_workers_add_argument_permissions_and_definition() {
         &objects(&text)[&("ClusterRole".into(), String::new(), "windlass-temporal".into())]["rules"];
     assert_eq!(get("ClusterRole", "", "windlass-temporal")["rules"], *documented);
     assert_eq!(get("ClusterRoleBinding", "", "windlass-temporal")["subjects"][0]["namespace"], system);
-    let definition = get("CustomResourceDefinition", "", "workerdeployments.windlass.dev");
-    assert_eq!(definition["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    for kind in ["workerdeployments", "temporalconnections", "clustertemporalconnections"] {
+        let definition = get("CustomResourceDefinition", "", &format!("{kind}.windlass.dev"));
+        assert_eq!(definition["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
+    }
+    let text = std::fs::read_to_string(path("deploy/temporal/cluster-connections.yaml")).unwrap();
+    let name = "windlass-cluster-connections";
+    let documented = &objects(&text)[&("ClusterRole".into(), String::new(), name.into())]["rules"];
+    assert_eq!(get("ClusterRole", "", name)["rules"], *documented);
+    get("ValidatingAdmissionPolicyBinding", "", "windlass-connections");
     for role in ["windlass-view", "windlass-edit"] {
         let seen = get("ClusterRole", "", role)["rules"][0]["resources"].as_array().unwrap();
-        assert!(seen.contains(&json!("workerdeployments")), "{role}: {seen:?}");
+        for kind in ["workerdeployments", "temporalconnections"] {
+            assert!(seen.contains(&json!(kind)), "{role}: {seen:?}");
+        }
     }
     let in_one = objects(&rendered(&["temporal.enabled=true,watchNamespaces={a},crds.install=false"]).ok());
     assert!(in_one.contains_key(&("Role".into(), "a".into(), "windlass-temporal".into())));
@@ -354,6 +363,7 @@ fn temporal_workers_add_argument_permissions_and_definition() {
     assert_eq!(role["rules"][0]["resources"], json!(["scaledobjects"]));
     let plain = rendered(&[]).ok();
     assert!(!plain.contains("workerdeployments") && !plain.contains("--temporal"));
+    assert!(!plain.contains("temporalconnections"));
 }
 
 #[test]

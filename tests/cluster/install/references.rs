@@ -13,11 +13,13 @@ Made from `deploy/crds` and `deploy/temporal`: UPDATE_DOCS=1 cargo test --test c
 `kubectl explain nd.spec` says the same in a terminal. `[]` stands for each item of a list, `{}` for each value of a map. The meaning of the fields of a
 status have no room for is in [objects](objects.md).
 ";
-const DEFINITIONS: [&str; 4] = [
+const DEFINITIONS: [&str; 6] = [
     "deploy/crds/nodedeployments.windlass.dev.yaml",
     "deploy/crds/statefulnodes.windlass.dev.yaml",
     "deploy/crds/statefulsetrollouts.windlass.dev.yaml",
     "deploy/temporal/workerdeployments.windlass.dev.yaml",
+    "deploy/temporal/temporalconnections.windlass.dev.yaml",
+    "deploy/temporal/clustertemporalconnections.windlass.dev.yaml",
 ];
 
 /// Compares a page with its generated text, or updates it.

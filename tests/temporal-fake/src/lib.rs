@@ -244,6 +244,12 @@ impl FakeTemporal {
         self.state().gates.len()
     }
 
+    /// The address of the last connection.
+    #[must_use]
+    pub fn address(&self) -> String {
+        self.state().address.clone()
+    }
+
     /// Runs `act` before or right after the given write, counted from now; tests kill the operator with it.
     pub fn at_write(&self, number: u64, before: bool, act: impl FnOnce() + Send + 'static) {
         self.state().trap = Some((number, before, Box::new(act)));
@@ -252,8 +258,9 @@ impl FakeTemporal {
 
 #[async_trait]
 impl Connections for FakeTemporal {
-    async fn connect(&self, _: &str, _: &Connection) -> Result<Arc<dyn Temporal>, TemporalError> {
+    async fn connect(&self, _: &str, connection: &Connection) -> Result<Arc<dyn Temporal>, TemporalError> {
         let now = self.clock.now();
+        self.state().address.clone_from(&connection.address);
         if self.state().fault_at(now) == Fault::Secretless {
             return Err(TemporalError::SecretNotFound { message: "shop/temporal-key".to_owned() });
         }

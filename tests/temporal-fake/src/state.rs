@@ -78,6 +78,8 @@ pub(super) struct State {
     pub describes: u64,
     /// The requests to start a gate, whatever the answer.
     pub starts: u64,
+    /// The address of the last connection.
+    pub address: String,
     /// The task queues on which no version is present.
     pub unknown_queues: BTreeSet<String>,
     pub scheduled: Option<ScheduledFault>,
@@ -167,6 +169,7 @@ impl State {
             calls: 0,
             describes: 0,
             starts: 0,
+            address: String::new(),
             unknown_queues: BTreeSet::new(),
             scheduled: None,
             trap: None,

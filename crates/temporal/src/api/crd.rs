@@ -1,45 +1,59 @@
-//! The CustomResourceDefinition in its installed form.
+//! The CustomResourceDefinitions in their installed form.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use windlass_core::api::crd::{finished, yaml};
 
-use super::{WorkerDeployment, rules};
+use super::{ClusterTemporalConnection, TemporalConnection, WorkerDeployment, rules};
 
-/// The CustomResourceDefinition of WorkerDeployment.
+/// The CustomResourceDefinitions of WorkerDeployment and of the connections.
 #[must_use]
-pub fn crd() -> CustomResourceDefinition {
-    finished(WorkerDeployment::crd(), &[("", rules::WORKER_DEPLOYMENT)])
+pub fn crds() -> [CustomResourceDefinition; 3] {
+    [
+        finished(WorkerDeployment::crd(), &[("", rules::WORKER_DEPLOYMENT)]),
+        finished(TemporalConnection::crd(), &[("", rules::CONNECTION)]),
+        finished(
+            ClusterTemporalConnection::crd(),
+            &[("", rules::CONNECTION), ("", rules::CLUSTER_CONNECTION)],
+        ),
+    ]
 }
 
-/// The CustomResourceDefinition as a YAML document that starts with `---`.
+/// The CustomResourceDefinitions as YAML documents, each of which starts with `---`.
 #[must_use]
-pub fn crd_yaml() -> String {
-    yaml(&crd())
+pub fn crds_yaml() -> String {
+    crds().iter().map(yaml).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    const FILE: &str =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/temporal/workerdeployments.windlass.dev.yaml");
+    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/temporal");
 
     #[test]
-    fn crd_file_matches_the_types() {
-        if std::env::var_os("UPDATE_CRDS").is_some() {
-            std::fs::write(FILE, crd_yaml()).unwrap();
+    fn crd_files_match_the_types() {
+        for definition in crds() {
+            let name = definition.metadata.name.clone().unwrap();
+            let file = format!("{FOLDER}/{name}.yaml");
+            if std::env::var_os("UPDATE_CRDS").is_some() {
+                std::fs::write(&file, yaml(&definition)).unwrap();
+            }
+            let stored = std::fs::read_to_string(&file).unwrap_or_default();
+            assert!(
+                stored == yaml(&definition),
+                "{file}: run UPDATE_CRDS=1 cargo test -p windlass-temporal --lib, and commit what changed"
+            );
         }
-        let stored = std::fs::read_to_string(FILE).unwrap();
-        assert!(
-            stored == crd_yaml(),
-            "run UPDATE_CRDS=1 cargo test -p windlass-temporal --lib, and commit what changed"
-        );
     }
 
     #[test]
     fn every_rule_is_attached() {
-        let text = serde_json::to_string(&crd()).unwrap();
-        assert_eq!(text.matches("\"rule\":").count(), rules::WORKER_DEPLOYMENT.len());
+        let text = json!(crds()).to_string();
+        let rules =
+            rules::WORKER_DEPLOYMENT.len() + 2 * rules::CONNECTION.len() + rules::CLUSTER_CONNECTION.len();
+        assert_eq!(text.matches("\"rule\":").count(), rules);
     }
 }

@@ -62,6 +62,8 @@ pub enum Reason {
     TemporalUnreachable,
     CredentialsInvalid,
     ConnectionSecretNotFound,
+    ConnectionNotFound,
+    ConnectionNotAllowed,
     InvalidSpec,
     // Only in events.
     RolloutStarted,
@@ -103,6 +105,8 @@ impl Reason {
                 | Self::OwnedByOther
                 | Self::CredentialsInvalid
                 | Self::ConnectionSecretNotFound
+                | Self::ConnectionNotFound
+                | Self::ConnectionNotAllowed
                 | Self::InvalidSpec
         )
     }

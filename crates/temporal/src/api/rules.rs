@@ -24,14 +24,30 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     .class(Reason::Forbidden),
     Rule::new(
         "spec.connection.address",
-        "self == '' || self.matches('^([-A-Za-z0-9._]+|\\\\[[0-9A-Fa-f:.]+\\\\]):[0-9]{1,5}$')",
+        ADDRESS,
         "spec.connection.address has to be a host and a port without a scheme, such as temporal-frontend.temporal.svc:7233",
     ),
     Rule::new(
         "spec.connection",
-        // The field has a default, so it is always present. `namespace` is a reserved word of CEL: unescaped, the API
-        // server compiles it, estimates an unbounded length, and rejects the definition for its cost.
-        "self.__namespace__ == oldSelf.__namespace__",
+        "[has(self.name), has(self.clusterName), has(self.address)].exists_one(given, given)",
+        "spec.connection needs exactly one of name (a TemporalConnection), clusterName (a ClusterTemporalConnection) and address",
+    )
+    .class(Reason::Required),
+    Rule::new(
+        "spec.connection",
+        "has(self.address) || !(has(self.tls) || has(self.apiKeySecret) || has(self.workers) || has(self.workerSecret))",
+        "spec.connection has only namespace beside name or clusterName: tls, apiKeySecret, workers and workerSecret belong \
+         into the object with that name",
+    )
+    .class(Reason::Forbidden),
+    Rule::new(
+        "spec.connection",
+        // The default of a named connection is not known here: Windlass compares that. `namespace` is a reserved word of
+        // CEL: unescaped, the API server compiles it, estimates an unbounded length, and rejects the definition for its
+        // cost.
+        "(has(self.__namespace__) ? self.__namespace__ : has(self.address) ? 'default' : '') == \
+         (has(oldSelf.__namespace__) ? oldSelf.__namespace__ : has(oldSelf.address) ? 'default' : '') || \
+         !(has(self.__namespace__) || has(self.address)) || !(has(oldSelf.__namespace__) || has(oldSelf.address))",
         "spec.connection.namespace cannot be changed: workflows that run there would lose their workers. Create another \
          WorkerDeployment, and delete this one after its versions are drained",
     )
@@ -166,4 +182,31 @@ pub(super) const WORKER_DEPLOYMENT: &[Rule] = &[
     ),
 ];
 
+/// The rules of both kinds of connections.
+pub(super) const CONNECTION: &[Rule] = &[
+    Rule::new(
+        "spec.address",
+        ADDRESS,
+        "spec.address has to be a host and a port without a scheme, such as temporal-frontend.temporal.svc:7233",
+    ),
+    Rule::new(
+        "spec",
+        // As above, the field has a default.
+        "self.__namespace__ == oldSelf.__namespace__",
+        "spec.namespace cannot be changed: workflows that run there would lose their workers. Create another connection",
+    )
+    .on("namespace")
+    .class(Reason::Forbidden),
+];
+
+pub(super) const CLUSTER_CONNECTION: &[Rule] = &[Rule::new(
+    "spec",
+    "has(self.secretNamespace) || !(has(self.apiKeySecret) || (has(self.tls) && (has(self.tls.caSecret) || \
+     has(self.tls.certSecret))))",
+    "spec.secretNamespace is missing: set it to the namespace of the Secrets in tls and apiKeySecret",
+)
+.on("secretNamespace")
+.class(Reason::Required)];
+
+const ADDRESS: &str = "self == '' || self.matches('^([-A-Za-z0-9._]+|\\\\[[0-9A-Fa-f:.]+\\\\]):[0-9]{1,5}$')";
 const COUNT: &str = "type(self) == int ? self >= 0 : self.matches('^[0-9]{1,3}%$')";

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use windlass_core::api::{Condition, HistoryEntry, HookStatus, RawPlan, Rejected};
 
-use super::EvacuationStatus;
+use super::{Connection, EvacuationStatus};
 use crate::port::BuildId;
 
 /// The observed state of a WorkerDeployment.
@@ -58,6 +58,10 @@ pub struct WorkerDeploymentStatus {
     /// The reason for the active rollout.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// The connection that was last found in `spec.connection`. Workers keep it while the object that
+    /// `spec.connection` names does not exist.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Connection>,
     /// The time since which Temporal gives no usable answers; absent while it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]

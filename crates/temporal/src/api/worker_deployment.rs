@@ -8,7 +8,8 @@ use serde_json::Value;
 use windlass_core::api::Hook;
 use windlass_core::api::schema::{int_or_string, pod_template};
 
-use super::{Connection, RolloutSpec, WorkerDeploymentStatus};
+use super::source::ConnectionFields;
+use super::{ConnectionSource, RolloutSpec, WorkerDeploymentStatus};
 use crate::port::DeploymentName;
 
 /// The desired state of Temporal workers from one template, and how a new version of them takes over.
@@ -53,8 +54,9 @@ pub struct WorkerDeploymentSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 10_000))]
     pub replicas: Option<i32>,
-    /// connection identifies the Temporal frontend and the operator's credentials.
-    pub connection: Connection,
+    /// connection identifies the Temporal frontend, the Temporal namespace and the credentials.
+    #[schemars(with = "ConnectionFields")]
+    pub connection: ConnectionSource,
     /// The name of the deployment in Temporal; it cannot be changed. Defaults to
     /// `<namespace>/<name>`.
     #[serde(default, deserialize_with = "non_empty", skip_serializing_if = "Option::is_none")]

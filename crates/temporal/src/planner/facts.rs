@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 
 use super::build::Target;
+use super::secrets::WorkerSecrets;
 use crate::api::{
-    Reason, VersionRecord, VersionResource, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus,
+    Connection, Reason, VersionRecord, VersionResource, VersionState, WorkerDeploymentSpec,
+    WorkerDeploymentStatus,
 };
 use crate::port::{
     BuildId, DeploymentName, DescribedDeployment, DrainageStatus, Identity, RampTarget, Routing,
@@ -30,6 +32,8 @@ pub struct Facts {
     pub delete_now: bool,
     /// Its spec.
     pub spec: WorkerDeploymentSpec,
+    /// The connection; the last known one if that of the spec cannot be found.
+    pub connection: Connection,
     /// The target of the spec.
     pub target: Target,
     /// Its status, as stored.
@@ -40,6 +44,8 @@ pub struct Facts {
     pub identity: Identity,
     /// The deployment in Temporal.
     pub temporal: TemporalState,
+    /// The Secrets of the workers.
+    pub secrets: WorkerSecrets,
     /// Its versions: those with a Deployment, those that Temporal lists, and those in the status.
     pub versions: BTreeMap<BuildId, Version>,
     /// Why Windlass cannot apply the spec, as a sentence.
@@ -468,6 +474,7 @@ pub fn reason_of(error: &TemporalError) -> Reason {
         TemporalError::RateLimited { .. } => Reason::RateLimited,
         TemporalError::CredentialsInvalid { .. } => Reason::CredentialsInvalid,
         TemporalError::SecretNotFound { .. } => Reason::ConnectionSecretNotFound,
+        TemporalError::Unresolved { reason, .. } => *reason,
         TemporalError::OwnedByOther { .. } => Reason::OwnedByOther,
         TemporalError::MissingTaskQueues { .. } => Reason::MissingTaskQueues,
         TemporalError::NoPollers { .. } => Reason::WaitingForPollers,

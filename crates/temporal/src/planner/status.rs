@@ -37,6 +37,7 @@ pub fn refresh(
     status.observed_generation = facts.generation;
     status.target_build_id = Some(facts.target.build.clone());
     status.requested_rollout_hash = Some(facts.target.hash.clone());
+    status.connection = Some(facts.connection.clone());
     match &facts.temporal {
         TemporalState::Known(described) => {
             status.temporal_lost_at = None;
@@ -281,6 +282,9 @@ fn up_to_date(
     let lost = lost(status, facts, now);
     if let Some(lost) = lost.clone().filter(|_| !is_brief) {
         return lost;
+    }
+    if let Some(sentence) = facts.secrets.sentence() {
+        return (Truth::False, Reason::ConnectionSecretNotFound, sentence.to_owned());
     }
     let rollout = evacuate::rollout(active);
     let is_obsolete = rollout.is_some_and(|plan| plan.target_hash != facts.target.hash);

@@ -64,7 +64,7 @@ pub fn await_registered(facts: &Facts, began: DateTime<Utc>, now: DateTime<Utc>)
     }
     let message = format!(
         "waiting for Temporal to list {target}: its workers have to poll {}",
-        facts.spec.connection.address
+        facts.connection.address
     );
     Next::wait(Reason::WaitingForPollers, message)
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::names::Identity;
+use crate::api::Reason;
 
 /// The kind of record that Temporal reports as not found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,6 +49,14 @@ pub enum TemporalError {
     #[error("could not read the credentials: {message}")]
     SecretNotFound {
         /// The Secret and the key.
+        message: String,
+    },
+    /// There is no connection: the object that the spec names does not exist, or may not be used.
+    #[error("{message}")]
+    Unresolved {
+        /// The reason for it.
+        reason: Reason,
+        /// The cause and the remedy, in a sentence.
         message: String,
     },
     /// gRPC `NOT_FOUND`.

@@ -15,7 +15,9 @@ use serde_json::json;
 use windlass_core::api::RawPlan;
 use windlass_kube_port::{ClusterError, Key, Part, PatchOp};
 
+use crate::api::Reason;
 use crate::api::names::FINALIZER;
+use crate::connect::{self, Unresolved};
 use crate::context::Context;
 use crate::finalize;
 use crate::observe::{self, Read};
@@ -37,7 +39,7 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Option<Duration>, Clus
         cx.forget(key);
         return Ok(None);
     };
-    if cx.view.freshness.outdated() > STALE {
+    if cx.view.workers_outdated() > STALE {
         // A person may have changed the spec since: do not change Temporal because of a stale one.
         return Ok(Some(WHILE_STALE));
     }
@@ -50,10 +52,10 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Option<Duration>, Clus
     let spec = match &read.spec {
         Ok(spec) => spec.clone(),
         Err(sentence) if read.deleted_at().is_some() => {
-            return finalize::finalize_unreadable(cx, &read, sentence).await.map(Some);
+            return finalize::finalize_unreadable(cx, &read, Reason::InvalidSpec, sentence).await.map(Some);
         }
         Err(sentence) => {
-            unreadable(cx, &read, sentence).await?;
+            unreadable(cx, &read, Reason::InvalidSpec, sentence).await?;
             return Ok(Some(RESYNC));
         }
     };
@@ -64,7 +66,17 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Option<Duration>, Clus
         cx.cluster.patch(read.write_target(), Part::Main, vec![op]).await?;
         return Ok(Some(IMMEDIATELY));
     }
-    Box::pin(run(Reconcile::new(cx, read, spec).await)).await.map(Some)
+    let last = read.status.connection.as_ref();
+    match connect::connected(&cx.view, &key.namespace, &spec.connection, last) {
+        Ok(connected) => Box::pin(run(Reconcile::new(cx, read, spec, connected).await)).await.map(Some),
+        Err(Unresolved { reason, message }) if read.deleted_at().is_some() => {
+            finalize::finalize_unreadable(cx, &read, reason, &message).await.map(Some)
+        }
+        Err(Unresolved { reason, message }) => {
+            unreadable(cx, &read, reason, &message).await?;
+            Ok(Some(RESYNC))
+        }
+    }
 }
 
 /// Decides and acts.

@@ -57,10 +57,8 @@ impl Reconcile<'_> {
         self.warn_of_stale_promotion();
         self.count_pollers(plan.as_ref()).await;
         let (forgotten, pending) = self.maintain_versions(active, plan.as_ref()).await;
-        let pending = match &self.facts.unchecked {
-            Some(_) => Some(pending.map_or(UNCHECKED, |pending| pending.min(UNCHECKED))),
-            None => pending,
-        };
+        let unchecked = self.facts.unchecked.as_ref().map(|_| UNCHECKED);
+        let pending = [pending, unchecked, self.facts.secrets.settles_in].into_iter().flatten().min();
         let mut next = None;
         let kind = plan.as_ref().filter(|plan| plan.is_active()).map(PlanKind::of);
         if let (Some(PlanKind::Evacuation), Some(plan)) = (kind, plan.as_mut()) {

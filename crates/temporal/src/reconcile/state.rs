@@ -14,13 +14,15 @@ use crate::api::evacuation::digest;
 use crate::api::names::ANNOTATION_EVACUATE;
 use crate::api::{EvacuationRequest, Reason, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::Children;
+use crate::connect::{Connected, Unresolved};
 use crate::context::Context;
 use crate::observe::{self, Read};
 use crate::planner::decide::AnnotationRequests;
 use crate::planner::evacuate::PendingEvacuation;
 use crate::planner::{Decision, Facts, TemporalState, status};
-use crate::port::{BuildId, Paced, Temporal};
+use crate::port::{BuildId, Paced, Temporal, TemporalError};
 use crate::scope::WorkerScope;
+use crate::secrets;
 
 /// Writes a status if it changed, guarded by the resourceVersion that it is based on.
 pub(crate) async fn save(
@@ -35,16 +37,20 @@ pub(crate) async fn save(
     cx.cluster.patch(read.write_target(), Part::Status, vec![op]).await.map(drop)
 }
 
-/// Reports that an object's spec cannot be read.
-pub(crate) async fn unreadable(cx: &Context, read: &Read, sentence: &str) -> Result<(), ClusterError> {
+/// Reports that an object's spec or connection cannot be read.
+pub(crate) async fn unreadable(
+    cx: &Context,
+    read: &Read,
+    reason: Reason,
+    sentence: &str,
+) -> Result<(), ClusterError> {
     let (now, generation) = (cx.clock.now(), read.meta().generation);
     let mut status = read.status.clone();
     status.observed_generation = generation;
     for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
-        let word = Reason::InvalidSpec.as_ref();
-        conditions::set(&mut status.conditions, type_, truth, word, sentence, generation, now);
+        conditions::set(&mut status.conditions, type_, truth, reason.as_ref(), sentence, generation, now);
     }
-    cx.metrics.set_reason(&read.meta().namespace, &read.meta().name, Reason::InvalidSpec.as_ref());
+    cx.metrics.set_reason(&read.meta().namespace, &read.meta().name, reason.as_ref());
     save(cx, read, &status).await
 }
 
@@ -63,15 +69,24 @@ pub(crate) struct Reconcile<'a> {
 }
 
 impl<'a> Reconcile<'a> {
-    pub(super) async fn new(cx: &'a Context, read: Read, spec: WorkerDeploymentSpec) -> Self {
-        let children = cx.children(&read);
-        let connection = spec.connection.clone();
-        let port = cx.connections.connect(&read.meta().namespace, &connection).await;
+    pub(super) async fn new(
+        cx: &'a Context,
+        read: Read,
+        spec: WorkerDeploymentSpec,
+        connected: Connected,
+    ) -> Self {
+        let Connected { connection, secrets_in } = connected;
+        let port = match secrets_in {
+            Ok(secrets_in) => cx.connections.connect(&secrets_in, &connection).await,
+            Err(Unresolved { reason, message }) => Err(TemporalError::Unresolved { reason, message }),
+        };
         let port = port.map(|port| {
-            let paced = Paced::new(port, connection, cx.pace.clone(), cx.metrics.clone());
+            let paced = Paced::new(port, connection.clone(), cx.pace.clone(), cx.metrics.clone());
             Arc::new(paced) as Arc<dyn Temporal>
         });
-        let (facts, retry_after) = observe::facts(&read, spec, &children, &port).await;
+        let children = cx.children(&read);
+        let secrets = secrets::observe(cx, read.meta(), &connection).await;
+        let (facts, retry_after) = observe::facts(&read, spec, connection, secrets, &children, &port).await;
         let children = Arc::new(children);
         let now = cx.clock.now();
         Self {
@@ -90,8 +105,9 @@ impl<'a> Reconcile<'a> {
     /// Observes the deployment in Temporal again, because the facts are stale.
     pub(crate) async fn observe_temporal_again(&mut self) {
         let Some(temporal) = self.temporal.clone() else { return };
-        let spec = self.facts.spec.clone();
-        (self.facts, _) = observe::facts(&self.read, spec, &self.children, &Ok(temporal)).await;
+        let Facts { spec, connection, secrets, .. } = self.facts.clone();
+        (self.facts, _) =
+            observe::facts(&self.read, spec, connection, secrets, &self.children, &Ok(temporal)).await;
     }
 
     pub(crate) fn record_event(&self, event: Event) {

@@ -162,6 +162,7 @@ fn is_refusal(error: &TemporalError) -> bool {
         TemporalError::RateLimited { .. }
         | TemporalError::Unreachable { .. }
         | TemporalError::SecretNotFound { .. }
+        | TemporalError::Unresolved { .. }
         | TemporalError::Conflict { .. }
         | TemporalError::OwnedByOther { .. }
         | TemporalError::MissingTaskQueues { .. }

@@ -7,7 +7,9 @@ use windlass_clock::Clock;
 use windlass_core::observed::{Observed, ObservedObject};
 use windlass_kube_port::{Kind, KubeCluster, View};
 use windlass_temporal::children::Children;
+use windlass_temporal::connect;
 use windlass_temporal::observe::{self, Read};
+use windlass_temporal::planner::WorkerSecrets;
 use windlass_temporal::planner::decide::AnnotationRequests;
 use windlass_temporal::planner::forecast::{Forecast, Takeover, forecast, recorded};
 use windlass_temporal::planner::{Decision, Target};
@@ -30,7 +32,9 @@ fn forecast_of(s: &Stage, patch: &Value) -> Forecast {
     let cluster = Arc::new(KubeCluster::new(s.client(), View::shared()));
     let children = Children::read(cluster, &view, NAMESPACE, NAME, Arc::default());
     let described = recorded(&read.status, &Target::of(&spec));
-    let facts = observe::facts_of(&read, spec, &children, Ok(described));
+    let connection = connect::recorded(&spec.connection, read.status.connection.as_ref());
+    let facts =
+        observe::facts_of(&read, spec, connection, WorkerSecrets::default(), &children, Ok(described));
     let plan = read.status.plan.as_ref().map(|plan| plan.parse().unwrap());
     forecast(&facts, plan.as_ref(), &AnnotationRequests::default(), s.clock.now())
 }

@@ -4,6 +4,8 @@
 
 mod agrees;
 mod builds;
+mod connections;
+mod credentials;
 mod deletion;
 mod evacuation;
 mod fake_hooks;

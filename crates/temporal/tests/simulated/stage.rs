@@ -51,9 +51,29 @@ impl Stage {
     }
 
     pub fn with(settings: Settings) -> Self {
+        let stage = Self::without_operator(settings);
+        stage.install_connections();
+        stage.start_operator();
+        stage
+    }
+
+    /// A stage where the kinds of connections are not installed yet.
+    pub fn without_connections() -> Self {
+        let stage = Self::without_operator(Settings::default());
+        stage.start_operator();
+        stage
+    }
+
+    pub fn install_connections(&self) {
+        for definition in &windlass_temporal::api::crds()[1..] {
+            self.cluster.install(json!(definition)).unwrap();
+        }
+    }
+
+    fn without_operator(settings: Settings) -> Self {
         let options = Options { latency: Some(Latency(1, 4)), ..Options::seeded(7) };
         let cluster = Arc::new(Cluster::start(options));
-        cluster.install(json!(windlass_temporal::api::crd())).unwrap();
+        cluster.install(json!(windlass_temporal::api::crds()[0])).unwrap();
         cluster.install(scaled_objects()).unwrap();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         cluster.install(namespace).unwrap();
@@ -64,10 +84,7 @@ impl Stage {
         let hooks = FakeHooks::default();
         let clock = ClusterClock::starting_at(cluster.clock().now());
         let metrics = Metrics::default();
-        let stage =
-            Self { cluster, temporal, hooks, metrics, clock, operator: Arc::default(), kubelet, orphaned };
-        stage.start_operator();
-        stage
+        Self { cluster, temporal, hooks, metrics, clock, operator: Arc::default(), kubelet, orphaned }
     }
 
     /// A stage whose first version is current, and that version.
@@ -121,6 +138,7 @@ impl Stage {
             "Event" => ("events.k8s.io", "v1"),
             "ScaledObject" => ("keda.sh", "v1alpha1"),
             "PodDisruptionBudget" => ("policy", "v1"),
+            "Secret" => ("", "v1"),
             _ => ("apps", "v1"),
         };
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -212,7 +230,9 @@ impl Stage {
     pub async fn target(&self) -> BuildId {
         self.until("the spec is looked at", |s| {
             let object = s.object().unwrap();
-            object["status"]["observedGeneration"] == object["metadata"]["generation"]
+            let status = &object["status"];
+            status["targetBuildID"].is_string()
+                && status["observedGeneration"] == object["metadata"]["generation"]
         })
         .await;
         BuildId::new(self.status()["targetBuildID"].as_str().unwrap())

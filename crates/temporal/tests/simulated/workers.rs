@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use windlass_sim::{Before, Failure, FaultPlan, RequestInfo};
 use windlass_temporal_fake::{Fault, Settings};
 
+use crate::credentials::put;
 use crate::stage::{Stage, deployment, spec};
 
 fn rolling(s: &Stage) -> Value {
@@ -34,7 +35,11 @@ async fn workers_get_only_their_own_secret() {
     // A variable that a worker may not set.
     given["template"]["spec"]["containers"][0]["env"] =
         json!([{"name": "TEMPORAL_WORKER_BUILD_ID", "value": "another"}, {"name": "QUEUE", "value": "q"}]);
-    let (s, v1) = Stage::running(given).await;
+    let s = Stage::new();
+    put(&s, "workers-own", json!({})).await;
+    s.create(given).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
     let live = s.deployment_of(&v1).unwrap();
     let container = &live["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(

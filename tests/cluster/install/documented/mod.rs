@@ -109,8 +109,12 @@ async fn documented_blocks_work_as_described() {
     }
     let cluster = world().await;
     installed(&cluster).await;
-    for file in ["namespaces.yaml", "../../../../deploy/temporal/workerdeployments.windlass.dev.yaml"] {
-        let file = path("tests/cluster/install/documented").join(file);
+    let kinds = ["workerdeployments", "temporalconnections", "clustertemporalconnections"];
+    let definitions = kinds.map(|kind| format!("deploy/temporal/{kind}.windlass.dev.yaml"));
+    for file in
+        definitions.iter().map(String::as_str).chain(["tests/cluster/install/documented/namespaces.yaml"])
+    {
+        let file = path(file);
         cluster.cp.kubectl(&["apply", "-f", file.to_str().unwrap()]).await.ok();
     }
     // Marked as installed by Helm, so that Helm can adopt it.

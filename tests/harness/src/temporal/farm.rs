@@ -15,6 +15,8 @@ use crate::temporal::person::Person;
 use crate::temporal::programs;
 use crate::temporal::running::Running;
 
+/// The kinds in deploy/temporal.
+const KINDS: [&str; 3] = ["workerdeployments", "temporalconnections", "clustertemporalconnections"];
 pub const KIND: (&str, &str) = ("windlass.dev/v1alpha1", "WorkerDeployment");
 /// The name of each test's `WorkerDeployment`.
 pub const NAME: &str = "orders";
@@ -345,21 +347,23 @@ pub fn version(object: &Value, build: &str) -> Option<Value> {
 
 async fn install_definition(cluster: &Cluster) -> Result<(), Error> {
     let install = || async {
-        let path = crate::root().join("deploy/temporal/workerdeployments.windlass.dev.yaml");
-        let said = cluster.cp.kubectl(&["apply", "-f", path.to_str().unwrap()]).await;
-        if said.code != Some(0) {
-            return Err(said.stderr);
-        }
-        let wait =
-            ["wait", "--for=condition=Established", "crd/workerdeployments.windlass.dev", "--timeout=60s"];
-        let said = cluster.cp.kubectl(&wait).await;
-        if said.code != Some(0) {
-            return Err(said.stderr);
+        for kind in KINDS {
+            let path = crate::root().join(format!("deploy/temporal/{kind}.windlass.dev.yaml"));
+            let said = cluster.cp.kubectl(&["apply", "-f", path.to_str().unwrap()]).await;
+            if said.code != Some(0) {
+                return Err(said.stderr);
+            }
+            let definition = format!("crd/{kind}.windlass.dev");
+            let wait = ["wait", "--for=condition=Established", &definition, "--timeout=60s"];
+            let said = cluster.cp.kubectl(&wait).await;
+            if said.code != Some(0) {
+                return Err(said.stderr);
+            }
         }
         // An API server that has just stored a definition may report for a while that its storage is not ready.
         let until = monotonic() + PATIENCE;
         loop {
-            let said = cluster.cp.kubectl(&["get", "workerdeployments", "-A"]).await;
+            let said = cluster.cp.kubectl(&["get", &KINDS.join(","), "-A"]).await;
             if said.code == Some(0) {
                 return Ok(());
             }

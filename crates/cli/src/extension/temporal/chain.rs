@@ -44,6 +44,13 @@ pub fn of_workers(
     if unhealthy.is_empty() {
         chain.add(0, &of, &report.summary, None);
     }
+    if let Some(connection) = &report.connection {
+        let last = status.connection.as_ref();
+        let says = last.map_or("it was never found".to_owned(), |last| {
+            format!("address {}, Temporal namespace {}", last.address, last.namespace)
+        });
+        chain.add(1, format!("connection {connection}"), says, None);
+    }
     plan(&mut chain, report, &target);
     workers(&mut chain, report, pod, events);
     for condition in unhealthy {
@@ -134,13 +141,34 @@ fn offer_for(chain: &mut Chain, condition: &Condition, report: &WorkersReport, t
         }
         Some(Reason::InvalidSpec) => chain.offer("fix the spec", edit()),
         Some(Reason::TemporalUnreachable) => {
-            let command = format!("kubectl get wwd/{name} -n {namespace} -o jsonpath='{{.spec.connection}}'");
-            chain.offer("see the address of Temporal, and check that it runs there", command);
-            chain.offer("change the address in spec.connection", edit());
+            let see = "see the address of Temporal, and check that it runs there";
+            if let Some(connection) = &report.connection {
+                chain.offer(see, format!("kubectl get {connection} -n {namespace}"));
+                chain.offer("change its address", format!("kubectl edit {connection} -n {namespace}"));
+            } else {
+                let spec = "-o jsonpath='{.spec.connection}'";
+                chain.offer(see, format!("kubectl get wwd/{name} -n {namespace} {spec}"));
+                chain.offer("change the address in spec.connection", edit());
+            }
         }
         Some(Reason::CredentialsInvalid | Reason::ConnectionSecretNotFound) => {
             chain.offer("list the Secrets", format!("kubectl get secrets -n {namespace}"));
-            chain.offer("change the Secrets in spec.connection", edit());
+            let edit = match &report.connection {
+                Some(connection) => format!("kubectl edit {connection} -n {namespace}"),
+                None => edit(),
+            };
+            chain.offer("change the Secrets of the connection", edit);
+        }
+        Some(Reason::ConnectionNotFound) => {
+            let kinds = "temporalconnections,clustertemporalconnections";
+            chain.offer("list the connections", format!("kubectl get {kinds} -n {namespace}"));
+            chain.offer("name another connection", edit());
+        }
+        Some(Reason::ConnectionNotAllowed) => {
+            if let Some(connection) = &report.connection {
+                chain.offer("allow the namespace", format!("kubectl edit {connection}"));
+            }
+            chain.offer("name another connection", edit());
         }
         Some(Reason::VersionLimitReached) => {
             chain.offer("see which versions still run workflows", format!("windlass status {target}"));
@@ -234,6 +262,23 @@ mod tests {
     }
 
     #[test]
+    fn named_connection_is_shown_and_changed_where_it_is() {
+        let away = |field: &str, reason: &str| {
+            json!({"spec": {"connection": {"address": null, field: "main"}}, "status": {
+                "plan": null, "connection": {"address": "temporal:7233", "namespace": "orders"}, "versions": null,
+                "conditions": [{"type": "UpToDate", "status": "False", "reason": reason, "message": "why",
+                    "lastTransitionTime": "2026-01-01T04:15:08Z"}]}})
+        };
+        let (links, commands) = explained(&away("name", "TemporalUnreachable"), None);
+        let link = "1 connection temporalconnection/main: address temporal:7233, Temporal namespace orders";
+        assert!(links.iter().any(|known| known == link), "{links:?}");
+        let edit = "kubectl edit temporalconnection/main -n shop";
+        assert!(commands.iter().any(|command| command == edit), "{commands:?}");
+        let (_, commands) = explained(&away("clusterName", "ConnectionNotAllowed"), None);
+        assert_eq!(commands[0], "kubectl edit clustertemporalconnection/main");
+    }
+
+    #[test]
     fn chain_leads_from_condition_to_pod_of_blocking_version() {
         let pod = json!({"metadata": {"name": "orders-1.2-b-x", "namespace": "shop"}, "status": {"phase": "Pending",
             "conditions": [{"type": "Ready", "status": "False"}],
@@ -271,6 +316,11 @@ mod tests {
             ("RolledBack", "False", "windlass retry wwd/orders -n shop"),
             ("InvalidSpec", "False", "kubectl edit wwd/orders -n shop"),
             ("ConnectionSecretNotFound", "False", "kubectl get secrets -n shop"),
+            (
+                "ConnectionNotFound",
+                "False",
+                "kubectl get temporalconnections,clustertemporalconnections -n shop",
+            ),
             ("VersionLimitReached", "False", "windlass status wwd/orders -n shop"),
             ("OwnedByOther", "False", "temporal worker deployment manager-identity unset"),
             ("WaitingForPollers", "Unknown", "kubectl logs deployment/orders-1.2-b -n shop"),

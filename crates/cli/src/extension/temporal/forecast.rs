@@ -13,13 +13,14 @@ use serde_json::{Value, json};
 use windlass_temporal::api::names::LABEL_WORKERS;
 use windlass_temporal::api::{VersionRecord, VersionState};
 use windlass_temporal::children::Children;
+use windlass_temporal::connect;
 use windlass_temporal::observe::{self, Read};
 use windlass_temporal::per_version;
 use windlass_temporal::planner::build::deployment_names;
 use windlass_temporal::planner::decide::AnnotationRequests;
 use windlass_temporal::planner::evacuate::{self, Evacuation};
 use windlass_temporal::planner::forecast::{self as planner, Takeover};
-use windlass_temporal::planner::{Decision, Facts, TemporalState, hooks};
+use windlass_temporal::planner::{Decision, Facts, TemporalState, WorkerSecrets, hooks};
 
 use super::KIND;
 use super::tree::words;
@@ -129,7 +130,9 @@ pub async fn forecast(
     };
     let children = Children::read(dry.clone(), &view, namespace, name, Arc::default());
     let recorded = planner::recorded(&read.status, &windlass_temporal::planner::Target::of(&spec));
-    let mut facts = observe::facts_of(&read, spec, &children, Ok(recorded));
+    let connection = connect::recorded(&spec.connection, read.status.connection.as_ref());
+    let mut facts =
+        observe::facts_of(&read, spec, connection, WorkerSecrets::default(), &children, Ok(recorded));
     let plan = read.status.plan.as_ref().and_then(|plan| plan.parse().ok());
     observe::check_target(&mut facts, &children, plan.as_ref()).await;
     facts.invalid = facts
@@ -439,7 +442,7 @@ mod tests {
     /// A cluster with `orders`, whose version 1.0 is current and whose version 0.9 drains.
     async fn cluster() -> (Simulated, Client) {
         let simulated = Simulated::start(Options::seeded(1));
-        simulated.install(json!(windlass_temporal::api::crd())).unwrap();
+        simulated.install(json!(windlass_temporal::api::crds()[0])).unwrap();
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         simulated.install(namespace).unwrap();
         let client = simulated.client("person", NAMESPACE);

@@ -85,7 +85,7 @@ impl OperatorFlags {
 /// The flags of `windlass crds`.
 #[derive(Debug, Args)]
 pub struct CrdsFlags {
-    /// Print only the definition of `WorkerDeployment`, which `windlass operator --temporal` needs
+    /// Print only the definitions of `WorkerDeployment` and its connections, which `windlass operator --temporal` needs
     #[arg(long)]
     temporal: bool,
 }
@@ -93,7 +93,7 @@ pub struct CrdsFlags {
 impl CrdsFlags {
     /// The definitions that the flags select instead of those of fleets and nodes.
     pub fn yaml(&self) -> Option<String> {
-        self.temporal.then(windlass_temporal::api::crd_yaml)
+        self.temporal.then(windlass_temporal::api::crds_yaml)
     }
 }
 

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::Value;
 use windlass_temporal::api::{
-    EvacuationStatus, Reason, RolloutSpec, VersionRecord, VersionState, WorkerDeploymentSpec,
-    WorkerDeploymentStatus,
+    ConnectionSource, EvacuationStatus, Reason, RolloutSpec, VersionRecord, VersionState,
+    WorkerDeploymentSpec, WorkerDeploymentStatus,
 };
 use windlass_temporal::planner::evacuate::PlanKind;
 
@@ -73,6 +73,9 @@ pub struct WorkersReport {
     /// True if it is being deleted.
     #[serde(skip)]
     pub is_terminating: bool,
+    /// The connection object that the spec names, as kubectl names it; absent with an inline connection.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub connection: Option<String>,
     /// Since when Temporal is unavailable; absent while it is available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temporal_lost_at: Option<DateTime<Utc>>,
@@ -201,6 +204,10 @@ impl WorkersReport {
         };
         let mut versions = status.versions;
         versions.sort_by_key(|version| place(version.state));
+        let connection = match spec.as_ref().map(|spec| &spec.connection) {
+            Some(ConnectionSource::Named(named)) => Some(named.resource()),
+            Some(ConnectionSource::Inline(_)) | None => None,
+        };
         let rollout = spec.map(|spec| spec.rollout);
         Self {
             kind: "WorkerDeployment".to_owned(),
@@ -221,6 +228,7 @@ impl WorkersReport {
             hooks: status.hooks,
             versions,
             is_terminating,
+            connection,
             temporal_lost_at: status.temporal_lost_at,
         }
     }

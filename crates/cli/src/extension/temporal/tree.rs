@@ -59,6 +59,9 @@ impl Report for WorkersReport {
         }));
         let target = format!("wwd/{} -n {}", self.name, self.namespace);
         under.extend(self.hooks.iter().map(|hook| tree::hook_line(&target, hook)));
+        under.extend(
+            self.connection.iter().map(|connection| Line::from(format!("connects with {connection}"))),
+        );
         for line in under {
             lines.extend(tree::indented(&mapped(&line, |text| shown.typed.text(text)), terminal));
         }

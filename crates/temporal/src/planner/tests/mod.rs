@@ -1,9 +1,11 @@
 //! Table tests of the planner's decisions.
 
+mod connect;
 mod evacuate;
 mod hooks;
 mod names;
 mod routing;
+mod secrets;
 
 use std::collections::BTreeMap;
 
@@ -11,8 +13,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::json;
 
 use super::facts::{Facts, PoolWorkers, TemporalState, Version, Workers};
-use super::{Target, recipe};
-use crate::api::{WorkerDeploymentSpec, WorkerDeploymentStatus};
+use super::{Target, WorkerSecrets, recipe};
+use crate::api::{Connection, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::port::{
     BuildId, ConflictToken, DeploymentName, DescribedDeployment, Identity, Routing, VersionStatus,
     VersionSummary,
@@ -43,6 +45,11 @@ fn facts(rollout: serde_json::Value) -> Facts {
         generation: 2,
         deleted_at: None,
         delete_now: false,
+        connection: Connection {
+            address: "temporal:7233".into(),
+            namespace: "default".into(),
+            ..Connection::default()
+        },
         target: Target::of(&spec),
         spec,
         status: WorkerDeploymentStatus::default(),
@@ -57,6 +64,7 @@ fn facts(rollout: serde_json::Value) -> Facts {
             versions: Vec::new(),
         }),
         versions: BTreeMap::from([(one.clone(), version(&one, VersionStatus::Current, true))]),
+        secrets: WorkerSecrets::default(),
         invalid: None,
         unchecked: None,
     }

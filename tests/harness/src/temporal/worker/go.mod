@@ -2,9 +2,13 @@ module windlass.test/temporal-worker
 
 go 1.26.0
 
-require go.temporal.io/sdk v1.44.0
+require (
+	go.temporal.io/sdk v1.44.0
+	go.temporal.io/sdk/contrib/envconfig v1.0.0
+)
 
 require (
+	github.com/BurntSushi/toml v1.4.0 // indirect
 	github.com/davecgh/go-spew v1.1.1 // indirect
 	github.com/facebookgo/clock v0.0.0-20150410010913-600d898af40a // indirect
 	github.com/gogo/protobuf v1.3.2 // indirect

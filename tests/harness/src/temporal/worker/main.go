@@ -1,7 +1,8 @@
 // Command temporal-worker is a versioned Temporal worker for tests and for the example. What it is, its environment
 // says, as in any pod: where Temporal is and under which deployment and build ID it registers.
 //
-//	TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TEMPORAL_DEPLOYMENT_NAME, TEMPORAL_WORKER_BUILD_ID
+//	TEMPORAL_DEPLOYMENT_NAME, TEMPORAL_WORKER_BUILD_ID
+//	TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and the rest of the SDKs' environment configuration
 //	TASK_QUEUES  the task queues that it polls, with commas between them; "orders" if there are none
 //	BEHAVIOR     Pinned, or AutoUpgrade
 //	GATE         "fail": the workflow Gate fails; "hang": it never ends
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/contrib/envconfig"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 )
@@ -110,10 +112,10 @@ func main() {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
 	began := time.Now()
-	c, err := client.Dial(client.Options{
-		HostPort: os.Getenv("TEMPORAL_ADDRESS"), Namespace: or(os.Getenv("TEMPORAL_NAMESPACE"), "default"),
-		Logger: complaints{},
-	})
+	given, err := envconfig.LoadDefaultClientOptions()
+	check(err)
+	given.Logger = complaints{}
+	c, err := client.Dial(given)
 	check(err)
 	defer c.Close()
 	for _, queue := range strings.Split(or(os.Getenv("TASK_QUEUES"), "orders"), ",") {
