@@ -9,10 +9,12 @@ use windlass_temporal::port::{
 };
 
 use crate::stage::{client, identity};
+use crate::worker::Worker;
 use windlass_harness::controlplane::Error;
 use windlass_harness::systems::cluster::Cluster;
 use windlass_harness::temporal::farm::Farm;
 use windlass_harness::temporal::frontend::{Options, Server};
+use windlass_harness::temporal::person::Person;
 
 const OPERATOR: &str = env!("CARGO_BIN_EXE_windlass");
 const COUNT: u64 = 1_000;
@@ -102,5 +104,57 @@ async fn limit_of_running_batches_has_its_own_error() -> Result<(), Error> {
     };
     let refused = port.start_batch(&batch).await;
     assert!(matches!(refused, Err(TemporalError::TooManyBatches { .. })), "{refused:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stopped_batch_leaves_each_workflow_where_it_is() -> Result<(), Error> {
+    const MANY: u64 = 60;
+    let settings = &["worker.batcherRPS=2"];
+    let server = Server::start(Options { settings, ..Options::default() }).await?;
+    let (port, person, name) =
+        (client(&server.address()).await, Person::at(&server.address()), "shop/stopped");
+    let on = |build: &str| PinnedWorkflows {
+        deployment: DeploymentName::new(name),
+        build: BuildId::new(build),
+        query: None,
+    };
+    let count = async |build: &str| port.count_pinned(&on(build)).await.unwrap_or_default();
+    let until = async |what: &str, holds: &dyn Fn(u64, u64) -> bool| {
+        for _ in 0..400 {
+            if holds(count("v1").await, count("v2").await) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        panic!("waited in vain until {what}");
+    };
+    let _workers =
+        [Worker::start(&server, name, "v1", &[]).await?, Worker::start(&server, name, "v2", &[]).await?];
+    for index in 0..MANY {
+        // A version accepts pinned workflows a moment after its first poll.
+        while person.start("Hold", &format!("stopped-{index}"), name, Some((name, "v1"))).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+    until("all are counted", &|v1, _| v1 == MANY).await;
+    let batch = BatchMove {
+        job_id: "stopped".to_owned(),
+        workflows: on("v1"),
+        to: BuildId::new("v2"),
+        reason: "a test".to_owned(),
+        identity: identity(),
+    };
+    port.start_batch(&batch).await?;
+    until("some have moved", &|_, v2| v2 > 0).await;
+    assert_eq!(port.describe_batch("stopped").await?.state, BatchState::Running);
+    port.stop_batch("stopped", "a person has aborted it", &identity()).await?;
+    assert_eq!(port.describe_batch("stopped").await?.state, BatchState::Failed);
+    // Those that are on their way arrive.
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    let moved = count("v2").await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((count("v1").await, count("v2").await), (MANY - moved, moved));
+    assert!(moved < MANY, "{moved}");
     Ok(())
 }
