@@ -100,10 +100,10 @@ impl Past {
         }
     }
 
-    /// True if this version is not later than the object's deletion: a response to the write that removes the last
-    /// finalizer has the version of the deletion. An object that only left the watch's selector may come back.
+    /// True if this version is from before the object's deletion. An object that only left the watch's selector may
+    /// come back.
     fn is_past(&self, meta: &Meta) -> bool {
-        self.versions.get(meta.uid.as_str()).is_some_and(|gone_at| meta.version() <= *gone_at)
+        self.versions.get(meta.uid.as_str()).is_some_and(|gone_at| meta.version() < *gone_at)
     }
 }
 

@@ -22,8 +22,13 @@ const DEBOUNCE: Duration = Duration::from_secs(1);
 /// The pause before a write that failed is repeated.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// The connection object that a WorkerDeployment names.
+/// The connection object that a WorkerDeployment names. One without finalizers is deleted: the response to the write
+/// that removed the last one may come after the deletion event, and stays in the cache.
 fn named(object: &ObservedObject) -> Option<Place> {
+    if object.meta.terminating && object.object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty)
+    {
+        return None;
+    }
     match ConnectionSource::deserialize(&object.object["spec"]["connection"]) {
         Ok(ConnectionSource::Named(named)) => Some(place(&object.meta.namespace, &named)),
         Ok(ConnectionSource::Inline(_)) | Err(_) => None,
