@@ -98,6 +98,17 @@ async fn changed_connection_reaches_operator_and_every_version_at_once() {
         assert_eq!(variable(&s, build, "TEMPORAL_TLS"), "true");
     }
     assert_eq!(s.status()["connection"]["address"], "new:7233");
+    // At rest, each object is reconciled only every 30 to 40 s.
+    for address in ["a:1", "b:1", "c:1", "d:1"] {
+        s.seconds(47).await;
+        patch(&s, "TemporalConnection", json!({"address": address})).await.unwrap();
+        s.seconds(2).await;
+        let addresses = [&v1, &v2].map(|build| variable(&s, build, "TEMPORAL_ADDRESS"));
+        assert_eq!(
+            (s.temporal.address(), addresses),
+            (address.to_owned(), [address, address].map(str::to_owned))
+        );
+    }
     assert_eq!((s.target().await, s.status()["history"].clone()), (v2, rollouts), "it is no rollout");
     s.assert_no_orphans();
 }
