@@ -219,7 +219,8 @@ impl Children {
         Ok(has_written)
     }
 
-    /// Applies a pool of a version whose first Deployment has this name. Returns its name, and true if it wrote something.
+    /// Applies a pool of a version whose first Deployment has this name. Returns its name, and true if it wrote something, or
+    /// could not yet.
     async fn apply(
         &self,
         facts: &Facts,
@@ -245,11 +246,12 @@ impl Children {
         // While the state in Temporal is unknown, the new connection may be wrong: with a misspelled address, or that of
         // another server, the workers of every version would stop polling.
         let may_update = facts.described().is_some() && !facts.secrets.hold_updates();
-        let mut ops = if may_update {
-            rendered.differences(live, self.compared.is(meta, meta.generation))
-        } else {
-            Vec::new()
-        };
+        let mut ops = rendered.differences(live, self.compared.is(meta, meta.generation));
+        // A version whose update is held back is not as it has to be: no rollout goes on with it.
+        let is_held = !may_update && facts.described().is_some() && !ops.is_empty();
+        if !may_update {
+            ops.clear();
+        }
         let replicas = version.replicas;
         if meta.annotation(ANNOTATION_SUNSET).is_some() {
             let mut with = live.clone();
@@ -267,7 +269,7 @@ impl Children {
             if may_update {
                 self.compared.note(meta, meta.generation);
             }
-            return Ok((name, false));
+            return Ok((name, is_held));
         }
         let target = Target::of(Kind::Deployment, meta);
         let written = self.cluster.patch(target, Part::Main, ops).await?;

@@ -1,5 +1,7 @@
 //! Resolves `spec.connection` once in each reconcile. Pure.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::Value;
 use windlass_kube_port::{Key, Kind, View};
@@ -7,6 +9,9 @@ use windlass_kube_port::{Key, Kind, View};
 use crate::api::connections::{ClusterTemporalConnectionSpec, TemporalConnectionSpec};
 use crate::api::source::{ConnectionKind, NamedConnection};
 use crate::api::{Connection, ConnectionSource, Reason};
+
+/// The age from which an object of a watch that is refused is not used.
+const STALE: Duration = Duration::from_mins(1);
 
 /// The connection of a WorkerDeployment.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -62,7 +67,10 @@ pub fn place(namespace: &str, named: &NamedConnection) -> Place {
 #[must_use]
 pub fn find(view: &View, (kind, key): &Place) -> Found {
     let cache = if *kind == Kind::TemporalConnection { &view.connections } else { &view.cluster_connections };
+    let age = view.freshness.ages().into_iter().find(|(of, _)| of == kind).map(|(_, age)| age);
     match cache.get(key) {
+        // The watch is refused: the object may have been changed or deleted since.
+        Some(_) if age.is_some_and(|age| age > STALE) => Found::Unlisted,
         Some(object) => Found::Spec(object.object["spec"].clone()),
         None if cache.is_ready() => Found::Missing,
         None => Found::Unlisted,
@@ -170,6 +178,13 @@ fn of_object(namespace: &str, named: &NamedConnection, found: Found) -> Result<R
                 let message = format!(
                     "{called} ({field}) does not allow the namespace {namespace}: add it to spec.allowedNamespaces there, or \
                      name another connection"
+                );
+                return refused(Reason::ConnectionNotAllowed, message);
+            }
+            if let Some(other) = named.namespace.as_ref().filter(|other| !spec.offers(other)) {
+                let message = format!(
+                    "{called} ({field}) does not offer the Temporal namespace {other}: add it to spec.temporalNamespaces there, or \
+                     change spec.connection.namespace"
                 );
                 return refused(Reason::ConnectionNotAllowed, message);
             }

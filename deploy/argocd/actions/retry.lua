@@ -6,6 +6,10 @@ local failed = false
 for _, hook in ipairs(status.hooks or {}) do
   failed = failed or hook.state == "Failed"
 end
+for _, condition in ipairs(status.conditions or {}) do
+  failed = failed or (obj.kind == "WorkerDeployment" and plan.state == "Active" and condition.type == "Stalled"
+    and condition.status == "True")
+end
 local id = rejected.planID or plan.id
 if failed and plan.id ~= nil then
   id = plan.id

@@ -97,7 +97,7 @@ impl Button {
             Self::Pause if matches!(kind, PageKind::Sheet(_)) => "Pause the rollouts until you resume them.",
             Self::Promote if matches!(kind, PageKind::Sheet(_)) => "Make the target the current version.",
             Self::Abort if matches!(kind, PageKind::Sheet(_)) => {
-                "Stop the rollout. Windlass rejects the target until you retry it or change it."
+                "Stop the rollout. Windlass rejects its target until you retry it or change it. An evacuation only stops."
             }
             Self::Restart if matches!(kind, PageKind::Sheet(_)) => "Restart every pod.",
             Self::Pause => "Pause this fleet's rollouts until you resume them.",

@@ -64,7 +64,7 @@ pub(super) fn object_view(state: &Page, watched: &Arc<Watched>, of: &PageOf) -> 
     let silent_since = watched.silent_since(now);
     if let Some((paged, object)) = watched.sheet(of) {
         let listed = ListedSheet::of(paged, &object, now);
-        let is_at_rest = listed.sheet.verdict == Verdict::UpToDate;
+        let is_at_rest = listed.sheet.verdict == Verdict::UpToDate && listed.sheet.elapsed_seconds.is_none();
         let details = state.source.details(watched, of, &About::Sheet { is_at_rest });
         let view = SheetView::of(listed, &object, details.as_deref(), now).typed(typed);
         let view = ObjectView::Sheet(Box::new(SheetView { silent_since, ..view }));

@@ -60,6 +60,11 @@ pub struct ClusterTemporalConnectionSpec {
     /// for all.
     #[schemars(length(min = 1, max = 1000))]
     pub allowed_namespaces: Vec<String>,
+    /// temporalNamespaces lists further Temporal namespaces, which `spec.connection.namespace` of a WorkerDeployment may
+    /// name. `*` stands for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 100))]
+    pub temporal_namespaces: Vec<String>,
     /// The namespace of the operator's Secrets: those in `tls` and `apiKeySecret`. The workers' Secrets are in the
     /// namespace of each WorkerDeployment, because pods can use no others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +77,15 @@ impl ClusterTemporalConnectionSpec {
     #[must_use]
     pub fn allows(&self, namespace: &str) -> bool {
         self.allowed_namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
+    }
+}
+
+impl ClusterTemporalConnectionSpec {
+    /// True if WorkerDeployments may name this Temporal namespace.
+    #[must_use]
+    pub fn offers(&self, namespace: &str) -> bool {
+        let is_listed = |offered: &String| offered == "*" || offered == namespace;
+        self.connection.namespace == namespace || self.temporal_namespaces.iter().any(is_listed)
     }
 }
 

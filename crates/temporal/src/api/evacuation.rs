@@ -65,6 +65,9 @@ pub fn check_query(query: &str) -> Result<(), String> {
     if query.len() > MAX_QUERY_BYTES {
         return Err(format!("the query has {} bytes: at most {MAX_QUERY_BYTES} are allowed", query.len()));
     }
+    if query.chars().any(char::is_control) {
+        return Err(format!("the query {query:?} has a line break or another control character: remove it"));
+    }
     let mut depth = 0_u32;
     let mut quote = None;
     let mut chars = query.chars().peekable();
@@ -79,7 +82,9 @@ pub fn check_query(query: &str) -> Result<(), String> {
             (None, ')') if depth == 0 => return Err(unbalanced(query)),
             (None, ')') => depth -= 1,
             (None, '-') if chars.peek() == Some(&'-') => return Err(comment(query)),
-            (None, '/') if chars.peek() == Some(&'*') => return Err(comment(query)),
+            (None, '/') if matches!(chars.peek(), Some('*' | '/')) => return Err(comment(query)),
+            // Temporal's parser reads what follows as a name, quotation marks included.
+            (None, '@') => return Err(comment(query)),
             (None, '#' | ';') => return Err(comment(query)),
             (None, _) => {}
         }
@@ -180,6 +185,10 @@ mod tests {
             assert_eq!(check_query(good), Ok(()), "{good}");
         }
         for bad in [
+            "A = 1 // '\n) OR (WorkflowType = 'Pay' // '\n",
+            "A = 1 // comment",
+            "A = 1\nOR B = 2",
+            "A = @@x'",
             "A = 1) OR (B = 2",
             "(A = 1",
             "A = 'x",

@@ -317,6 +317,7 @@ fn up_to_date(
     if let Some(evacuation) = active.and_then(Evacuation::of) {
         return (Truth::Unknown, Reason::Evacuating, evacuate::waiting_rollout(facts, &evacuation));
     }
+    let lost = lost.filter(|_| !is_brief);
     lost.unwrap_or((Truth::Unknown, Reason::NotStarted, String::new()))
 }
 
@@ -338,11 +339,11 @@ fn is_briefly_limited(status: &WorkerDeploymentStatus, facts: &Facts, now: DateT
     is_limited && now - status.temporal_lost_at.unwrap_or(now) < LIMITED_FOR
 }
 
-/// True if the target of this spec was current at the last answer from Temporal.
+/// True if the target was current at the last answer from Temporal.
 fn was_applied(status: &WorkerDeploymentStatus, facts: &Facts) -> bool {
-    conditions::find(&status.conditions, UP_TO_DATE).is_some_and(|condition| {
-        condition.reason == Reason::Applied.as_ref() && condition.observed_generation == facts.generation
-    })
+    let is_completed = status.last_completed_rollout_hash.as_ref() == Some(&facts.target.hash);
+    let before = conditions::find(&status.conditions, UP_TO_DATE);
+    is_completed && before.is_some_and(|condition| condition.reason == Reason::Applied.as_ref())
 }
 
 fn of_plan(plan: &Plan, object: &str, now: DateTime<Utc>) -> (Truth, Reason, String) {

@@ -28,7 +28,7 @@ impl PinnedWorkflows {
 /// The visibility query that selects the running workflows of a version with a versioning behavior.
 #[must_use]
 pub fn running_query(deployment: &DeploymentName, build: &BuildId, behavior: &str) -> String {
-    let quoted = |text: &str| text.replace('\'', "''");
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "''");
     format!(
         "TemporalWorkerDeploymentVersion = '{}:{}' AND TemporalWorkflowVersioningBehavior = '{behavior}' AND \
          ExecutionStatus = 'Running'",

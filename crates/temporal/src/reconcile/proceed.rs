@@ -14,6 +14,7 @@ use super::{IMMEDIATELY, RESYNC};
 use crate::api::{Reason, WorkerDeploymentStatus};
 use crate::children::Children;
 use crate::planner::decide::AnnotationRequests;
+use crate::planner::evacuate;
 use crate::planner::{Decision, PlanKind, TemporalState};
 use crate::port::BuildId;
 
@@ -42,7 +43,8 @@ impl Reconcile<'_> {
         if let Some(plan) = plan.as_mut().filter(|plan| plan.is_active()) {
             self.skip(plan);
             let tried_again = requests.retried_plan() == Some(plan.id.as_str())
-                && (control::try_again(plan) || control::restart_stalled(plan, self.now));
+                && (control::try_again(plan)
+                    || (!evacuate::holds_rollouts(plan) && control::restart_stalled(plan, self.now)));
             if tried_again {
                 status.spent_retry.clone_from(&requests.retry);
             }
@@ -91,6 +93,12 @@ impl Reconcile<'_> {
         let Some(task) = self.read.annotation(ANNOTATION_SKIP) else { return };
         if !task.starts_with(plan.id.as_str()) {
             return;
+        }
+        if evacuate::holds_rollouts(plan) {
+            let note = format!(
+                "task {task} cannot be skipped while its batch runs: abort the evacuation to stop it"
+            );
+            return self.record_event(Event::warning(Reason::SkipRefused, task, note));
         }
         let is_promotion = plan.tasks.iter().any(|record| record.id == task && record.type_ == "set-current");
         if is_promotion && self.facts.current() != Some(&self.facts.target.build) {

@@ -34,6 +34,13 @@ impl Task for CreateVersion {
         }
         match scope.children.apply_target(&scope.facts).await {
             Ok(false) => Ok(Outcome::Done),
+            Ok(true) if scope.facts.secrets.hold_updates() => {
+                let sentence = scope.facts.secrets.sentence();
+                let reason = sentence.map_or(Reason::Applying, |_| Reason::ConnectionSecretNotFound);
+                let message = sentence
+                    .unwrap_or("waiting until the Secrets of the workers have not changed for some seconds");
+                Ok(wait_for(cx, reason, message, SOON))
+            }
             Ok(true) => {
                 let message = format!(
                     "waiting for the Deployment of {} to be created or updated",

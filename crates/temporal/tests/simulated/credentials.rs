@@ -210,3 +210,26 @@ async fn secrets_are_not_read_again_and_not_at_all_without_need() {
     // Another one if the first came before the watch.
     assert!((1..=2).contains(&gets), "a watch reports changes: {:?}", asked.lock().unwrap());
 }
+
+#[tokio::test(start_paused = true)]
+async fn missing_worker_secret_holds_a_rollout_in_place_before_its_first_task_ends() {
+    let s = Stage::new();
+    put(&s, "env", json!({})).await;
+    let mut given = with_workers(json!({}));
+    given["connection"]["workerSecret"] = "env".into();
+    given["unsafeCustomBuildID"] = "blue".into();
+    s.create(given).await;
+    let blue = s.target().await;
+    s.until_current(&blue).await;
+    let completed = s.status()["lastCompletedRolloutHash"].clone();
+    remove(&s, "env").await;
+    s.set_image("v2").await;
+    s.until("it is reported", |s| s.condition("UpToDate") == "False/ConnectionSecretNotFound").await;
+    s.seconds(120).await;
+    // The old template must not pass for the new one.
+    assert_eq!(s.status()["lastCompletedRolloutHash"], completed);
+    put(&s, "env", json!({})).await;
+    s.until_current(&blue).await;
+    let image = s.deployments()[0]["spec"]["template"]["spec"]["containers"][0]["image"].clone();
+    assert_eq!((image, s.status()["history"].as_array().unwrap().len()), (json!("orders:v2"), 2));
+}

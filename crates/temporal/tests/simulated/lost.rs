@@ -92,7 +92,8 @@ async fn rate_limit_during_a_rollout_keeps_the_reason_of_its_wait() {
     s.temporal.set_fault(Fault::Limiting);
     s.set_image("v3").await;
     s.target().await;
-    assert_eq!(s.condition("UpToDate"), "Unknown/RateLimited");
+    assert_eq!(s.condition("UpToDate"), "Unknown/NotStarted");
+    s.until("it is reported", |s| s.condition("UpToDate") == "Unknown/RateLimited").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -152,7 +152,16 @@ fn offer_for(chain: &mut Chain, condition: &Condition, report: &WorkersReport, t
             }
         }
         Some(Reason::CredentialsInvalid | Reason::ConnectionSecretNotFound) => {
-            chain.offer("list the Secrets", format!("kubectl get secrets -n {namespace}"));
+            match report.connection.as_deref().filter(|of| of.starts_with("clustertemporalconnection")) {
+                Some(connection) => {
+                    let field = "-o jsonpath='{.spec.secretNamespace}'";
+                    chain.offer(
+                        "find the namespace of the Secrets",
+                        format!("kubectl get {connection} {field}"),
+                    );
+                }
+                None => chain.offer("list the Secrets", format!("kubectl get secrets -n {namespace}")),
+            }
             let edit = match &report.connection {
                 Some(connection) => format!("kubectl edit {connection} -n {namespace}"),
                 None => edit(),

@@ -129,10 +129,14 @@ fn effect_of(request: &EvacuationRequest, object: &Value) -> String {
         None => format!("the operator has not counted the workflows on {}", request.from),
     };
     let query = workflows.visibility_query();
-    let namespace = spec["connection"]["namespace"].as_str().unwrap_or("default");
+    let found = status.connection.map(|connection| connection.namespace);
+    let namespace = found.or_else(|| spec["connection"]["namespace"].as_str().map(str::to_owned));
+    let namespace = namespace.unwrap_or_else(|| "default".to_owned());
+    // For a shell: a single quotation mark cannot be escaped inside of single ones.
+    let typed = query.replace('\'', "'\\''");
     format!(
         "{count}\nTemporal would pin the workflows of this query to {}: {query}\nto count them now, run: temporal workflow count \
-         --namespace {namespace} --query \"{query}\"\n",
+         --namespace {namespace} --query '{typed}'\n",
         request.to
     )
 }

@@ -135,6 +135,11 @@ pub async fn forecast(
         observe::facts_of(&read, spec, connection, WorkerSecrets::default(), &children, Ok(recorded));
     let plan = read.status.plan.as_ref().and_then(|plan| plan.parse().ok());
     observe::check_target(&mut facts, &children, plan.as_ref()).await;
+    if !facts.spec.per_version.is_empty() {
+        forecast
+            .unread
+            .push("not checked whether the API server accepts the manifests of spec.perVersion".to_owned());
+    }
     facts.invalid = facts
         .invalid
         .take()
@@ -205,7 +210,9 @@ impl Forecast {
         let active = evacuate::rollout(plan).filter(|plan| plan.is_active());
         if let Some(evacuation) = evacuate::active(plan).and_then(Evacuation::of) {
             let Evacuation { from, to, .. } = evacuation;
-            self.happens.push(format!("the evacuation from {from} to {to} continues"));
+            let ends = !matches!(then.decision, Decision::Keep | Decision::Refuse { .. });
+            let what = if ends { "ends" } else { "continues" };
+            self.happens.push(format!("the evacuation from {from} to {to} {what}"));
         }
         let ended = active.map(|plan| format!("the rollout {} ends", plan.id)).unwrap_or_default();
         if facts.deleted_at.is_some() {
@@ -229,6 +236,7 @@ impl Forecast {
             Decision::RollBack { message, .. } => {
                 self.happens.push(format!("{ended}, and Windlass rejects {build}: {message}"));
             }
+            Decision::Abort if active.is_none() => {}
             Decision::Abort => self.happens.push(format!("{ended}: its abort is requested")),
             Decision::Refuse { message, .. } => self.refuse(message.clone()),
             // A forecast has no request for one.

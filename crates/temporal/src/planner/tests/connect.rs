@@ -21,11 +21,17 @@ fn connection_is_resolved_from_its_place() {
     let of_cluster: Place = (Kind::ClusterTemporalConnection, Key::new("", "main"));
     let (named, cluster) = (json!({"name": "main"}), json!({"clusterName": "main"}));
     let moved = json!({"name": "main", "namespace": "billing"});
+    let elsewhere = json!({"clusterName": "main", "namespace": "billing"});
+    let mut wide = shared.clone();
+    wide["temporalNamespaces"] = json!(["billing"]);
     for (given, place, found, expected) in [
         (json!({"address": "t:7233"}), None, Found::Unlisted, Ok(("default", "shop"))),
         (named.clone(), Some(&of_shop), Found::Spec(spec.clone()), Ok(("orders", "shop"))),
         (moved, Some(&of_shop), Found::Spec(spec.clone()), Ok(("billing", "shop"))),
-        (cluster.clone(), Some(&of_cluster), Found::Spec(shared), Ok(("orders", "system"))),
+        (cluster.clone(), Some(&of_cluster), Found::Spec(shared.clone()), Ok(("orders", "system"))),
+        // Who may use the operator's credentials in one Temporal namespace may not use them in all.
+        (elsewhere.clone(), Some(&of_cluster), Found::Spec(shared), Err(Reason::ConnectionNotAllowed)),
+        (elsewhere, Some(&of_cluster), Found::Spec(wide), Ok(("billing", "system"))),
         (cluster.clone(), Some(&of_cluster), Found::Spec(foreign), Err(Reason::ConnectionNotAllowed)),
         (cluster, Some(&of_cluster), Found::Missing, Err(Reason::ConnectionNotFound)),
         (named.clone(), Some(&of_shop), Found::Missing, Err(Reason::ConnectionNotFound)),
