@@ -83,9 +83,8 @@ pub fn check_query(query: &str) -> Result<(), String> {
             (None, ')') => depth -= 1,
             (None, '-') if chars.peek() == Some(&'-') => return Err(comment(query)),
             (None, '/') if matches!(chars.peek(), Some('*' | '/')) => return Err(comment(query)),
-            // Temporal's parser reads what follows as a name, quotation marks included.
-            (None, '@') => return Err(comment(query)),
-            (None, '#' | ';') => return Err(comment(query)),
+            // After `@`, Temporal's parser reads quotation marks as part of a name.
+            (None, '#' | ';' | '@') => return Err(comment(query)),
             (None, _) => {}
         }
     }
@@ -97,7 +96,7 @@ fn unbalanced(query: &str) -> String {
 }
 
 fn comment(query: &str) -> String {
-    format!("the query {query:?} has a comment or more than one statement: remove it")
+    format!("the query {query:?} has a comment, an @ or more than one statement: remove it")
 }
 
 /// The latest requested evacuation.
