@@ -30,16 +30,19 @@ fn order(forecast: &Forecast) -> Vec<String> {
 async fn goes_as_forecast(world: &World, forecast: &Forecast) {
     let before = world.uids();
     let mut went: Vec<String> = Vec::new();
+    let expected = order(forecast);
     for _ in 0..180_000 {
         let now: BTreeMap<String, String> = world.uids();
         let goes = |name: &&String| {
             let is_leaving = || !world.get(POD, name)["metadata"]["deletionTimestamp"].is_null();
             now.get(*name) != before.get(*name) || is_leaving()
         };
-        let new: Vec<String> =
+        let mut new: Vec<String> =
             before.keys().filter(|name| !went.contains(name)).filter(goes).cloned().collect();
+        // Those that are seen to go at the same moment are in no order.
+        new.sort_by_key(|name| expected.iter().position(|of| of == name));
         went.extend(new);
-        if is_at_rest(&world.status()) && went.len() >= order(forecast).len() {
+        if is_at_rest(&world.status()) && went.len() >= expected.len() {
             let mut left = went.as_slice();
             for wave in &forecast.waves {
                 let (of_wave, others) = left.split_at(wave.nodes.len());
