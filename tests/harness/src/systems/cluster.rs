@@ -29,6 +29,7 @@ pub struct Cluster {
     pub cp: ControlPlane,
     pub images: Images,
     /// Set once the definitions of Temporal's workers are installed.
+    #[cfg(feature = "temporal")]
     pub(crate) worker_definitions: OnceCell<()>,
     kubelet: Option<RunningKubelet>,
     /// The kubelet outlives the runtime of a single test.
@@ -70,8 +71,14 @@ impl Cluster {
             Ok::<_, Error>(kubelet.nodes(["process-0", "process-1", "process-2"]).start().await?)
         });
         let kubelet = Some(kubelet.await??);
-        let worker_definitions = OnceCell::new();
-        Ok(Self { cp, images, worker_definitions, kubelet, background: Some(background) })
+        Ok(Self {
+            cp,
+            images,
+            #[cfg(feature = "temporal")]
+            worker_definitions: OnceCell::new(),
+            kubelet,
+            background: Some(background),
+        })
     }
 
     /// The address that a pod has or will have.
