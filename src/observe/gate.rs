@@ -26,7 +26,7 @@ impl FleetScope {
     pub(super) fn gate(&self, facts: &FleetFacts) -> Gate {
         let gate = self.closed_gate(facts).unwrap_or_default();
         if gate != Gate::Beginning {
-            // The turn is recorded in the status by now, or the rollout waits again.
+            // If the status does not record by now that the rollout is admitted, it waits again.
             self.neighbours.give_back(self.fleet_kind(), &self.fleet.meta);
         }
         gate

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use windlass_kube_port::{Key, Kind, View};
+use windlass_core::observed::ObservedObject;
+use windlass_kube_port::{Cache, Key, Kind, View};
 
 use crate::api::connections::{ClusterTemporalConnectionSpec, TemporalConnectionSpec};
 use crate::api::source::{ConnectionKind, NamedConnection};
@@ -63,10 +64,15 @@ pub fn place(namespace: &str, named: &NamedConnection) -> Place {
     }
 }
 
+/// The cache of a kind of connections.
+pub(crate) fn cache(view: &View, kind: Kind) -> &Cache<ObservedObject> {
+    if kind == Kind::TemporalConnection { &view.connections } else { &view.cluster_connections }
+}
+
 /// Finds a connection object in the caches.
 #[must_use]
 pub fn find(view: &View, (kind, key): &Place) -> Found {
-    let cache = if *kind == Kind::TemporalConnection { &view.connections } else { &view.cluster_connections };
+    let cache = cache(view, *kind);
     let age = view.freshness.ages().into_iter().find(|(of, _)| of == kind).map(|(_, age)| age);
     match cache.get(key) {
         // The watch is refused: the object may have been changed or deleted since.

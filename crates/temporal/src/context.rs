@@ -1,7 +1,7 @@
 //! State that all reconciles share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -131,11 +131,8 @@ impl Context {
 
     /// How long until this digest of an object's Secrets counts; `None` if it does.
     pub(crate) fn until_settled(&self, uid: &str, digest: &str) -> Option<Duration> {
-        let what = ("secrets", uid.to_owned(), BuildId::new(digest));
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = monotonic();
-        let at = *due.entry(what).or_insert(now + SETTLES_IN);
-        Some(at.saturating_duration_since(now)).filter(|left| !left.is_zero())
+        let left = self.left_of(("secrets", uid.to_owned(), BuildId::new(digest)), SETTLES_IN);
+        Some(left).filter(|left| !left.is_zero())
     }
 
     /// How long until a record may be deleted.
@@ -177,11 +174,7 @@ impl Context {
 
     /// True if a version has waited long enough for the deletion of its other objects. The first call starts the wait.
     pub(crate) fn has_waited_for_resources(&self, uid: &str, build: &BuildId) -> bool {
-        let what = ("resources", uid.to_owned(), build.clone());
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = monotonic();
-        let until = *due.entry(what).or_insert(now + RESOURCES_PATIENCE);
-        now >= until
+        self.left_of(("resources", uid.to_owned(), build.clone()), RESOURCES_PATIENCE).is_zero()
     }
 
     /// Ends that wait: the version is needed again.
@@ -191,16 +184,27 @@ impl Context {
     }
 
     fn is_due(&self, what: (&'static str, String, BuildId), between: Duration) -> bool {
-        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut due = self.bounded_due();
         let now = monotonic();
         if due.get(&what).is_some_and(|at| now < *at) {
             return false;
         }
+        due.insert(what, now + between);
+        true
+    }
+
+    /// How long a wait still takes. The first call starts it.
+    fn left_of(&self, what: (&'static str, String, BuildId), wait: Duration) -> Duration {
+        let now = monotonic();
+        self.bounded_due().entry(what).or_insert(now + wait).saturating_duration_since(now)
+    }
+
+    fn bounded_due(&self) -> MutexGuard<'_, HashMap<(&'static str, String, BuildId), Instant>> {
+        let mut due = self.due.lock().unwrap_or_else(PoisonError::into_inner);
         if due.len() > MOST {
             due.clear();
         }
-        due.insert(what, now + between);
-        true
+        due
     }
 
     /// A number below `bound` that differs from one reconcile to the next.

@@ -17,19 +17,13 @@ use crate::render::covers;
 /// A group and a kind, as `--worker-resource` names them.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct GroupKind {
-    /// The group; empty for the core group.
+    /// The group; empty for the core group, whose kinds no operator manages.
     pub group: String,
     /// The kind.
     pub kind: String,
 }
 
 impl GroupKind {
-    /// The group and kind of a manifest.
-    fn of(type_: &Type) -> Self {
-        let group = type_.api_version.split_once('/').map_or("", |(group, _)| group);
-        Self { group: group.to_owned(), kind: type_.kind.clone() }
-    }
-
     /// The kinds that an operator manages unless it is started with others.
     #[must_use]
     pub fn defaults() -> Vec<Self> {
@@ -84,22 +78,28 @@ impl Type {
     /// Its group and kind.
     #[must_use]
     pub fn group_kind(&self) -> GroupKind {
-        GroupKind::of(self)
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        GroupKind { group: group.to_owned(), kind: self.kind.clone() }
+    }
+
+    /// The type of an object in a status.
+    #[must_use]
+    pub fn recorded(resource: &VersionResource) -> Self {
+        Self { api_version: resource.api_version.clone(), kind: resource.kind.clone() }
     }
 
     /// The types of an object's manifests and of the objects in its status.
     #[must_use]
     pub fn in_use(facts: &Facts) -> BTreeSet<Self> {
         let recorded = facts.status.versions.iter().flat_map(|version| &version.resources);
-        let recorded = recorded.map(|r| Self { api_version: r.api_version.clone(), kind: r.kind.clone() });
-        facts.spec.per_version.iter().map(Self::of).chain(recorded).collect()
+        facts.spec.per_version.iter().map(Self::of).chain(recorded.map(Self::recorded)).collect()
     }
 }
 
-/// A version, for its manifests.
+/// What the manifests of a version refer to.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
-    /// The WorkerDeployment and its version's facts.
+pub struct VersionNames<'a> {
+    /// The WorkerDeployment.
     pub facts: &'a Facts,
     /// The version.
     pub build: &'a BuildId,
@@ -158,11 +158,11 @@ pub fn mark(object: &Value) -> i64 {
 /// Why the manifests of a spec cannot be applied, as a sentence.
 #[must_use]
 pub fn problem(facts: &Facts) -> Option<String> {
-    rendered(Place { facts, build: &facts.target.build, deployment: &facts.name }).err()
+    rendered(VersionNames { facts, build: &facts.target.build, deployment: &facts.name }).err()
 }
 
 /// Renders the manifests of a version.
-pub fn rendered(place: Place<'_>) -> Result<Vec<Resource>, String> {
+pub fn rendered(place: VersionNames<'_>) -> Result<Vec<Resource>, String> {
     let mut known = BTreeSet::new();
     let mut all = Vec::new();
     for (index, manifest) in place.facts.spec.per_version.iter().enumerate() {
@@ -178,7 +178,7 @@ pub fn rendered(place: Place<'_>) -> Result<Vec<Resource>, String> {
     Ok(all)
 }
 
-fn render(at: &str, manifest: &Value, place: Place<'_>) -> Result<Resource, String> {
+fn render(at: &str, manifest: &Value, place: VersionNames<'_>) -> Result<Resource, String> {
     let (type_, facts) = (Type::of(manifest), place.facts);
     let mut filled = manifest.clone();
     if let Some(spec) = filled.get_mut("spec") {
@@ -227,7 +227,7 @@ fn render(at: &str, manifest: &Value, place: Place<'_>) -> Result<Resource, Stri
 }
 
 /// Substitutes the placeholders in all values.
-fn fill(value: &mut Value, at: &str, place: Place<'_>) -> Result<(), String> {
+fn fill(value: &mut Value, at: &str, place: VersionNames<'_>) -> Result<(), String> {
     match value {
         Value::String(text) => *text = substituted(text, at, place)?,
         Value::Array(items) => {
@@ -245,7 +245,7 @@ fn fill(value: &mut Value, at: &str, place: Place<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn substituted(text: &str, at: &str, place: Place<'_>) -> Result<String, String> {
+fn substituted(text: &str, at: &str, place: VersionNames<'_>) -> Result<String, String> {
     let mut filled = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("{{") {

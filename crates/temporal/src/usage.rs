@@ -15,7 +15,7 @@ use windlass_kube_port::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target
 
 use crate::api::ConnectionSource;
 use crate::api::connections::ConnectionStatus;
-use crate::connect::{Place, place};
+use crate::connect::{Place, cache, place};
 
 /// Changes within this time cause one write.
 const DEBOUNCE: Duration = Duration::from_secs(1);
@@ -86,10 +86,6 @@ impl Usage {
             _ => Effects::default(),
         }
     }
-}
-
-fn cache(view: &View, kind: Kind) -> &windlass_kube_port::Cache<ObservedObject> {
-    if kind == Kind::TemporalConnection { &view.connections } else { &view.cluster_connections }
 }
 
 /// Writes the users of connections into their statuses, until the sender is dropped. An operator that watches only some

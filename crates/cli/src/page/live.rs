@@ -153,7 +153,7 @@ impl Open {
             },
         };
         if parts.is_empty() {
-            self.waiting.push_back(Event::default().event("anew").data("anew"));
+            self.waiting.push_back(Event::default().event("reload").data("reload"));
             self.is_over = true;
             return TICK_AT_REST;
         }

@@ -25,12 +25,12 @@ use windlass_kube_port::watch::Namespaces;
 
 /// A fake API server with one fleet and one StatefulSetRollout, whose watches send nothing and end at their time-out. While it is `gone`, it
 /// refuses connections and its existing ones hang.
-fn played(gone: &Arc<AtomicBool>) -> Client {
-    played_with(gone, &Arc::default())
+fn fake_api(gone: &Arc<AtomicBool>) -> Client {
+    fake_api_with(gone, &Arc::default())
 }
 
 /// The same; while `forgotten`, every watch gets 410 Gone, and lists hang.
-fn played_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
+fn fake_api_with(gone: &Arc<AtomicBool>, forgotten: &Arc<AtomicBool>) -> Client {
     let (gone, forgotten) = (gone.clone(), forgotten.clone());
     let server = service_fn(move |request: http::Request<Body>| {
         let (gone, forgotten) = (gone.clone(), forgotten.clone());
@@ -153,7 +153,7 @@ struct Acting {
 
 fn acting() -> Acting {
     let source = Source::new(
-        played(&Arc::default()),
+        fake_api(&Arc::default()),
         vec![Namespaces::Namespace("prod".into())],
         Arc::new(SystemClock),
     );
@@ -305,7 +305,7 @@ async fn worker_deployment_has_a_page_with_its_versions_plan_and_buttons() {
 #[cfg(feature = "temporal")]
 #[tokio::test(start_paused = true)]
 async fn read_only_and_live_pages_show_worker_deployments() {
-    let page = page(played(&Arc::default()));
+    let page = page(fake_api(&Arc::default()));
     let (_, body) = answered(&page, request("GET", "/workerdeployments/prod/orders")).await;
     assert!(body.contains("windlass abort wwd/orders -n prod") && !body.contains("class=\"button"), "{body}");
     let live = page.clone().oneshot(request("GET", "/live/workerdeployments/prod/orders")).await.unwrap();
@@ -320,7 +320,7 @@ async fn read_only_and_live_pages_show_worker_deployments() {
     for id in ["said", "head", "do", "nodes", "why", "next", "chart"] {
         assert!(sent.contains(&format!("\"id\":\"{id}\"")), "{id}: {sent}");
     }
-    assert!(sent.contains("1.2-b") && !sent.contains("event: anew"), "{sent}");
+    assert!(sent.contains("1.2-b") && !sent.contains("event: reload"), "{sent}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,7 +346,7 @@ async fn page_reports_lost_and_restored_api_server_connection() {
     const SAID: &str = "No response from the API server since";
     const PAGES: [&str; 4] = ["/", "/fleets/prod/db", "/fleets/prod/db/nodes", "/rollouts/prod/ledger"];
     let (gone, forgotten) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let page = page(played_with(&gone, &forgotten));
+    let page = page(fake_api_with(&gone, &forgotten));
     let live = page.clone().oneshot(request("GET", "/live")).await.unwrap();
     let mut updates = live.into_body().into_data_stream();
     let seconds = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;

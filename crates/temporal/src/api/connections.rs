@@ -78,9 +78,7 @@ impl ClusterTemporalConnectionSpec {
     pub fn allows(&self, namespace: &str) -> bool {
         self.allowed_namespaces.iter().any(|allowed| allowed == "*" || allowed == namespace)
     }
-}
 
-impl ClusterTemporalConnectionSpec {
     /// True if WorkerDeployments may name this Temporal namespace.
     #[must_use]
     pub fn offers(&self, namespace: &str) -> bool {

@@ -337,7 +337,7 @@ pub fn refresh(status: &mut EvacuationStatus, plan: &Plan) {
         (PlanState::Active, Some(task)) => status.message.clone_from(&task.message),
         (PlanState::Failed, _) => status.message.clone_from(&plan.failure),
         (PlanState::Complete, _) => status.message.clear(),
-        // Whoever ended the plan wrote why.
+        // The message has the reason already.
         (PlanState::Active | PlanState::Aborted | PlanState::Superseded, _) => {}
     }
 }

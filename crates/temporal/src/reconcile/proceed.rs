@@ -61,32 +61,39 @@ impl Reconcile<'_> {
         let (forgotten, pending) = self.maintain_versions(active, plan.as_ref()).await;
         let unchecked = self.facts.unchecked.as_ref().map(|_| UNCHECKED);
         let pending = [pending, unchecked, self.facts.secrets.settles_in].into_iter().flatten().min();
-        let mut next = None;
-        let kind = plan.as_ref().filter(|plan| plan.is_active()).map(PlanKind::of);
-        if let (Some(PlanKind::Evacuation), Some(plan)) = (kind, plan.as_mut()) {
-            next = self.advance(plan, &mut status).await;
+        let active = plan.as_mut().filter(|plan| plan.is_active());
+        let active = active.map(|plan| (PlanKind::of(plan), plan));
+        if !matches!(active, Some((PlanKind::Rollout, _))) {
+            self.tidy().await;
         }
-        if let (Some(PlanKind::Rollout), Some(plan)) = (kind, plan.as_mut()) {
-            // An obsolete plan does nothing until it is superseded.
-            if plan.target_hash == self.facts.target.hash && self.is_accepted {
-                self.restore_ramp(plan).await;
-                next = self.advance(plan, &mut status).await;
-            }
-        } else {
-            self.clear_stray_ramp().await;
-            // Without Temporal's list, it is unknown which versions exist.
-            if self.facts.described().is_some()
-                && let Err(error) = self.children.prune(&self.facts).await
+        let next = match active {
+            Some((PlanKind::Evacuation, plan)) => self.advance(plan, &mut status).await,
+            Some((PlanKind::Rollout, plan))
+                if plan.target_hash == self.facts.target.hash && self.is_accepted =>
             {
-                tracing::warn!(name = self.facts.name, %error, "could not delete unused revisions");
+                self.restore_ramp(plan).await;
+                self.advance(plan, &mut status).await
             }
-        }
+            // An obsolete plan does nothing until it is superseded.
+            Some((PlanKind::Rollout, _)) | None => None,
+        };
         status.update_revision = Some(Children::target_revision(&self.facts));
         self.report_stall(plan.as_ref());
         self.report_hook(plan.as_ref());
         let requeue_after = self.requeue_after(&status, plan.as_ref(), pending, next);
         self.finish(status, plan.as_ref(), &decision, &forgotten).await?;
         Ok(requeue_after)
+    }
+
+    /// Removes what no rollout needs: a ramp, and old revisions.
+    async fn tidy(&self) {
+        self.clear_stray_ramp().await;
+        // Without Temporal's list, it is unknown which versions exist.
+        if self.facts.described().is_some()
+            && let Err(error) = self.children.prune(&self.facts).await
+        {
+            tracing::warn!(name = self.facts.name, %error, "could not delete unused revisions");
+        }
     }
 
     fn skip(&self, plan: &mut Plan) {

@@ -11,7 +11,7 @@ use windlass_kube_port::{ClusterError, Event, Target};
 use super::state::Reconcile;
 use crate::api::names::LABEL_BUILD_ID;
 use crate::api::{Reason, VersionResource};
-use crate::per_version::{self, GroupKind, Place, Resource, Type, mark};
+use crate::per_version::{self, GroupKind, Resource, Type, VersionNames, mark};
 use crate::planner::build::deployment_names;
 use crate::planner::facts::{Version, Workers};
 use crate::port::BuildId;
@@ -52,8 +52,7 @@ impl Live {
 fn unlisted<'a>(kinds: &'a Kinds, version: &'a Version) -> impl Iterator<Item = &'a VersionResource> {
     let recorded = version.record.iter().flat_map(|record| &record.resources);
     recorded.filter(|resource| resource.applied).filter(|resource| {
-        let type_ = Type { api_version: resource.api_version.clone(), kind: resource.kind.clone() };
-        match kinds.get(&type_) {
+        match kinds.get(&Type::recorded(resource)) {
             Some(Ok(watched)) => !watched.cache.is_ready(),
             Some(Err(Unusable::Temporary(_))) => true,
             Some(Err(Unusable::Permanent(_))) | None => false,
@@ -122,7 +121,7 @@ impl Reconcile<'_> {
         let workers = facts.target_version().and_then(|version| version.workers.as_ref());
         let name = workers.and_then(Workers::main).map(|main| main.name.clone());
         let deployment = name.unwrap_or_else(|| deployment_names(&facts.name, build)[0].clone());
-        let place = Place { facts, build, deployment: &deployment };
+        let place = VersionNames { facts, build, deployment: &deployment };
         let rendered = per_version::rendered(place).map_err(Unusable::Permanent)?;
         for (index, resource) in rendered.into_iter().enumerate() {
             let at = |what: &str| format!("spec.perVersion[{index}]: {what}");
@@ -178,7 +177,7 @@ impl Reconcile<'_> {
             let (Some(workers), false) = (workers, fate == Some(&Fate::Delete)) else { continue };
             let main = workers.main().filter(|main| !main.is_terminating);
             let is_kept = fate == Some(&Fate::Keep) || self.facts.invalid.is_some();
-            let place = main.filter(|_| !is_kept).map(|main| Place {
+            let place = main.filter(|_| !is_kept).map(|main| VersionNames {
                 facts: &self.facts,
                 build,
                 deployment: &main.name,

@@ -52,7 +52,7 @@
     plan();
   });
   // The object no longer exists: another page reports that.
-  source.addEventListener("anew", () => location.reload());
+  source.addEventListener("reload", () => location.reload());
   // The connection may work while the server has no response from the API server.
   const sayHow = () => {
     const old = document.querySelector("#silence p") !== null;
