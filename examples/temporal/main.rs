@@ -3,7 +3,8 @@
 //! workers and the control plane are real processes of this machine.
 //!
 //! ```text
-//! cargo run --features temporal --example temporal    # two minutes; the first time some more, to build the server
+//! cargo run --features temporal --example temporal              # two minutes; the first time some more, to build the server
+//! cargo run --features temporal --example temporal -- --stay    # all stays until Ctrl-C, to try things in
 //! ```
 
 #![allow(
@@ -20,17 +21,28 @@ use windlass_harness::systems::cluster::Cluster;
 use windlass_harness::temporal::farm::{self, Farm, message};
 use windlass_harness::temporal::frontend::{Options, Server};
 
+const USAGE: &str = "usage: temporal [--stay]    (--stay: all stays until Ctrl-C)";
 const LOOK: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
-    // The example runs itself again as the operator.
-    if std::env::args().nth(1).as_deref() == Some("operator") {
-        return windlass_cli::main();
-    }
+    let stay = match std::env::args().nth(1).as_deref() {
+        // The example runs itself again as the operator.
+        Some("operator") => return windlass_cli::main(),
+        None => false,
+        Some("--stay") => true,
+        Some("--help" | "-h") => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Some(_) => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
     let told = tokio::runtime::Runtime::new().map_err(Error::from).and_then(|runtime| {
         runtime.block_on(async {
             tokio::select! {
-                told = tell() => told,
+                told = tell(stay) => told,
                 interrupted = tokio::signal::ctrl_c() => Ok(interrupted?),
             }
         })
@@ -44,14 +56,16 @@ fn main() -> ExitCode {
     }
 }
 
-async fn tell() -> Result<(), Error> {
+async fn tell(stay: bool) -> Result<(), Error> {
     println!("Starting a Temporal server, a Kubernetes control plane and three nodes …");
     let server = Server::start(Options::default()).await?;
     let cluster = Cluster::start().await?;
     let own = std::env::current_exe()?.display().to_string();
     let farm = Farm::new(&cluster, &server, &own, "shop").await?;
     println!("    export KUBECONFIG={}", cluster.cp.kubeconfig().display());
+    println!("    export PATH={}:$PATH    # a kubectl, if you have none", cluster.cp.bin().display());
     println!("    kubectl -n {} get wwd,deployments,pods", &*farm.place.ns);
+    println!("    temporal --address {} workflow list", server.address());
 
     println!("\nVersion 1 is the first one: it becomes current as soon as its gate has passed.");
     let mut spec = farm.spec("1");
@@ -77,6 +91,10 @@ async fn tell() -> Result<(), Error> {
     farm.set_image("bad").await?;
     follow(&farm, |seen| farm::condition(seen, "UpToDate").1 == "RolledBack").await?;
     println!("  Nothing was given to it, and {v2} is current.");
+    if stay {
+        println!("\nAll of it stays until Ctrl-C. Images: {}, bad.", farm::image("1 to 5"));
+        std::future::pending::<()>().await;
+    }
     Ok(())
 }
 
