@@ -1,6 +1,7 @@
 //! Decides whether a rollout or an evacuation starts, continues, or is superseded.
 
 use windlass_core::api::OnHookFailure;
+use windlass_core::api::at_hook::message_of;
 use windlass_engine::{Plan, held_by};
 
 use super::evacuate::{self, Evacuation, PendingEvacuation, PlanKind};
@@ -159,7 +160,7 @@ fn of_active(facts: &Facts, plan: &Plan, requests: &AnnotationRequests) -> Decis
         None => (Reason::GateFailed, facts.spec.rollout.on_failure == OnFailure::Rollback),
     };
     if goes_back {
-        return Decision::RollBack { reason, message: failed.message.clone() };
+        return Decision::RollBack { reason, message: message_of(failed) };
     }
     Decision::Keep
 }

@@ -137,6 +137,7 @@ async fn on_failure_decides_the_effect_of_a_failed_hook() {
                 (s.condition("UpToDate"), last(&s)["reason"].clone()),
                 ("False/RolledBack".into(), json!("HookFailed"))
             );
+            assert!(s.message("UpToDate").contains("hook look: answered 500"), "{}", s.message("UpToDate"));
             assert_eq!(s.hooks.ended().len(), 1, "what its hooks began is ended");
             s.seconds(120).await;
             assert_eq!(s.status()["currentBuildID"], v1.as_str(), "it is not tried again by itself");
