@@ -245,7 +245,8 @@ impl Children {
         let rendered = Version { pool: selected, ..*version }.rendered();
         // While the state in Temporal is unknown, the new connection may be wrong: with a misspelled address, or that of
         // another server, the workers of every version would stop polling.
-        let may_update = facts.described().is_some() && !facts.secrets.hold_updates();
+        let is_valid = facts.invalid.is_none();
+        let may_update = is_valid && facts.described().is_some() && !facts.secrets.hold_updates();
         let mut ops = rendered.differences(live, self.compared.is(meta, meta.generation));
         // A version whose update is held back is not as it has to be: no rollout goes on with it.
         let is_held = !may_update && facts.described().is_some() && !ops.is_empty();
@@ -260,7 +261,7 @@ impl Children {
                 with["metadata"]["annotations"] = annotations.clone();
             }
             ops.extend(render::revive(&with, replicas));
-        } else if let Some(wanted) = replicas
+        } else if let Some(wanted) = replicas.filter(|_| is_valid)
             && live["spec"]["replicas"].as_i64() != Some(i64::from(wanted))
         {
             ops.push(PatchOp::set(REPLICAS, json!(wanted)));

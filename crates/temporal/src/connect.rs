@@ -155,8 +155,8 @@ fn of_object(namespace: &str, named: &NamedConnection, found: Found) -> Result<R
         Found::Spec(spec) => spec,
         Found::Missing => {
             let message = format!(
-                "{called} ({field}) does not exist: create it, or name another one. Until then, Windlass changes no workers and \
-                 no routing"
+                "{called} ({field}) does not exist: create it, or name another one. Until then, Windlass starts no rollout and \
+                 changes no routing"
             );
             return refused(Reason::ConnectionNotFound, message);
         }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_core::api::conditions::{self, RECONCILING, Truth, UP_TO_DATE};
-use windlass_kube_port::{ClusterError, Kind, Part, PatchOp, Target};
+use windlass_kube_port::{ClusterError, Event, Kind, Part, PatchOp, Target};
 
 use crate::api::names::{ANNOTATION_DELETE, FINALIZER};
 use crate::api::{DeletionPolicy, Reason, VersionResource};
 use crate::context::Context;
 use crate::observe::{self, Read};
 use crate::planner::TemporalState;
-use crate::planner::deletion::{Step, delete_now, now_hint, step};
+use crate::planner::deletion::{Step, delete_now, in_use, now_hint, step};
 use crate::planner::facts::reason_of;
 use crate::port::{BuildId, TemporalError};
 use crate::reconcile::state::{Reconcile, save, unreadable};
@@ -42,6 +42,9 @@ pub(crate) async fn finalize(mut reconcile: Reconcile<'_>) -> Result<Duration, C
             observe::count(&mut reconcile.facts, &build, &*temporal).await;
         }
         next = step(&reconcile.facts, reconcile.now);
+    }
+    if let Some(message) = serve_workflows(&reconcile).await {
+        return report(&reconcile, Reason::Terminating, &message, SOON).await;
     }
     let mut result = call_temporal(&reconcile, &next).await;
     if reconcile.facts.delete_now {
@@ -112,6 +115,28 @@ async fn call_temporal(reconcile: &Reconcile<'_>, step: &Step) -> Result<(), Tem
         }
         _ => Ok(()),
     }
+}
+
+/// Maintains the workers that workflows still need. Returns a sentence if some did not exist. Where it fails, for example
+/// because the namespace is being deleted, the deletion continues.
+async fn serve_workflows(reconcile: &Reconcile<'_>) -> Option<String> {
+    let mut restored = None;
+    for version in in_use(&reconcile.facts) {
+        let build = &version.build;
+        match reconcile.children.serve(&reconcile.facts, build, false).await {
+            Ok(true) if version.workers.is_none() => {
+                let note = format!("Windlass restores the workers of {build}: workflows run on it");
+                let cause = format!("{build}/{}", reconcile.now);
+                reconcile.record_event(Event::normal(Reason::VersionRevived, cause, note.clone()));
+                restored = Some(note);
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(of = %reconcile.facts.deployment, %build, %error, "could not maintain workers");
+            }
+        }
+    }
+    restored
 }
 
 /// Deletes Deployments and records independently of each other. Returns the first error of the API server.

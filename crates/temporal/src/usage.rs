@@ -14,7 +14,7 @@ use windlass_kube_port::watch::Namespaces;
 use windlass_kube_port::{Cluster, ClusterError, Key, Kind, Part, PatchOp, Target, View};
 
 use crate::api::ConnectionSource;
-use crate::api::connections::ConnectionStatus;
+use crate::api::connections::{ClusterTemporalConnectionSpec, ConnectionStatus};
 use crate::connect::{Place, cache, place};
 
 /// Changes within this time cause one write.
@@ -133,7 +133,11 @@ pub(crate) async fn report(
 
 async fn write(cluster: &dyn Cluster, view: &View, of: &Place) -> Result<(), ClusterError> {
     let Some(live) = cache(view, of.0).get(&of.1) else { return Ok(()) };
-    let names: Vec<String> = users(view, of).iter().map(ToString::to_string).collect();
+    // Those that it does not allow do not use it.
+    let allowed = ClusterTemporalConnectionSpec::deserialize(&live.object["spec"]).ok();
+    let allowed = allowed.filter(|_| of.0 == Kind::ClusterTemporalConnection);
+    let is_allowed = |user: &&Key| allowed.as_ref().is_none_or(|spec| spec.allows(&user.namespace));
+    let names: Vec<String> = users(view, of).iter().filter(is_allowed).map(ToString::to_string).collect();
     let status = ConnectionStatus::used_by(&names);
     let stored = ConnectionStatus::deserialize(&live.object["status"]).unwrap_or_default();
     if stored == status {

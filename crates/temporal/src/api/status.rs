@@ -157,7 +157,7 @@ pub struct VersionResource {
     pub kind: String,
     /// The name of the object.
     pub name: String,
-    /// True if the object matches `spec.perVersion`.
+    /// True if the object matches `spec.perVersion`, or what it was when it was last valid.
     pub applied: bool,
     /// Why it does not.
     #[serde(skip_serializing_if = "String::is_empty")]

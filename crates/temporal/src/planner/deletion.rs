@@ -176,10 +176,21 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
             }
             continue;
         }
+        if version.listed.is_none() || !facts.is_ours(version) {
+            continue;
+        }
         let patience =
             version.record.as_ref().and_then(|r| r.drained_since).unwrap_or(since) + RECORD_PATIENCE;
         let patience = patience.max(since + RECORD_PATIENCE);
-        if version.listed.is_some() && facts.is_ours(version) && now < patience {
+        // Somebody else may have deleted the workers.
+        if !is_over(version, now) && pinned_workflows(version).is_none() && version.uncounted.is_none() {
+            count.push(build.clone());
+            wait_for(format!("counting the workflows on {build}"));
+        } else if now >= patience {
+            continue;
+        } else if let Some(pinned) = pinned_workflows(version).filter(|pinned| *pinned > 0) {
+            wait_for(format!("restoring the workers of {build}: running workflows: {pinned}"));
+        } else {
             records.push(build.clone());
             wait_for(format!(
                 "waiting for Temporal to delete its record of {build}: Temporal keeps it for some minutes after the last worker \
@@ -196,6 +207,12 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         }
         None => Step::Done,
     }
+}
+
+/// The versions with running workflows, as far as they are counted: their workers are maintained.
+pub fn in_use(facts: &Facts) -> impl Iterator<Item = &Version> {
+    let is_used = |version: &&Version| pinned_workflows(version).is_some_and(|pinned| pinned > 0);
+    facts.versions.values().filter(is_used).filter(|version| !facts.delete_now && facts.is_ours(version))
 }
 
 /// When the last version became idle, which may be long after the deletion began.

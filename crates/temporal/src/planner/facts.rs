@@ -146,6 +146,20 @@ impl PoolWorkers {
             && self.total <= self.updated
     }
 
+    /// Its update in place that is not complete, as a sentence.
+    #[must_use]
+    pub fn updating(&self) -> Option<String> {
+        let Self { name, updated, replicas, total, .. } = self;
+        if self.is_terminating || !self.is_observed || (updated >= replicas && total <= updated) {
+            return None;
+        }
+        let complaint = self.complaint.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
+        let old = total - updated;
+        Some(format!(
+            "Deployment {name} has {updated} of {replicas} updated replicas, and {old} old ones{complaint}"
+        ))
+    }
+
     /// True if its autoscaler has scaled it to zero.
     #[must_use]
     pub fn are_scaled_to_zero(&self) -> bool {
@@ -254,6 +268,13 @@ impl Version {
         self.record.as_ref().is_some_and(|record| record.state != VersionState::NotRegistered)
     }
 
+    /// Why an object of `spec.perVersion` is not as the spec has it, as a sentence.
+    #[must_use]
+    pub fn unapplied(&self) -> Option<String> {
+        let resource = self.resources.iter().flatten().find(|resource| !resource.applied)?;
+        Some(format!("{} {} is not applied: {}", resource.kind, resource.name, resource.message))
+    }
+
     /// Whether Temporal reports it as drained, and since when.
     #[must_use]
     pub fn drained(&self) -> Option<Option<DateTime<Utc>>> {
@@ -339,6 +360,15 @@ impl Facts {
     #[must_use]
     pub fn is_scaled_to_zero(&self, version: &Version) -> bool {
         version.workers.is_some() && self.pools_in_need(version).next().is_none()
+    }
+
+    /// A Deployment whose update in place is not complete, if there is one, with a sentence; the first that makes no progress.
+    #[must_use]
+    pub fn updating(&self) -> Option<(&PoolWorkers, String)> {
+        let pools =
+            self.versions.values().flat_map(|version| version.workers.iter().flat_map(Workers::pools));
+        let updating = pools.filter_map(|pool| Some((pool, pool.updating()?)));
+        updating.min_by_key(|(pool, _)| pool.complaint.is_none())
     }
 
     /// The number of versions that have workers or a record in Temporal.

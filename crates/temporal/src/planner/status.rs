@@ -219,8 +219,12 @@ fn condition_values(
         }
         (None, Some(_)) => (Truth::False, Reason::RolloutComplete, String::new()),
     };
-    let stuck_evacuation = evacuation.and_then(|plan| evacuate::stuck(plan, now));
-    let stalled_condition = match &stuck_evacuation {
+    let updating = facts.updating().filter(|_| active.is_none());
+    let stuck = evacuation.and_then(|plan| evacuate::stuck(plan, now)).or_else(|| {
+        let (pool, sentence) = updating.as_ref()?;
+        pool.complaint.as_ref().map(|_| (Reason::NoProgress, sentence.clone()))
+    });
+    let stalled_condition = match &stuck {
         _ if is_stuck => {
             let word = if reason == Reason::Stalled { Reason::NoProgress } else { reason };
             (Truth::True, word, message.clone())
@@ -228,19 +232,22 @@ fn condition_values(
         Some((reason, message)) => (Truth::True, *reason, message.clone()),
         None => (Truth::False, Reason::Progressing, String::new()),
     };
-    let is_stuck = is_stuck || stuck_evacuation.is_some();
+    let is_stuck = is_stuck || stuck.is_some();
     let is_lost =
         matches!(facts.temporal, TemporalState::Lost { .. }) && !is_briefly_limited(status, facts, now);
     let reconciling_condition = if facts.deleted_at.is_some() {
         (Truth::True, Reason::Terminating, message.clone())
-    } else if let Some(task) =
-        evacuation.and_then(Plan::current_task).filter(|_| !is_lost && stuck_evacuation.is_none())
+    } else if let Some(task) = evacuation.and_then(Plan::current_task).filter(|_| !is_lost && stuck.is_none())
     {
         (Truth::True, Reason::Progressing, task.message.clone())
     } else if (active.is_some() || is_lost || facts.unchecked.is_some()) && !is_stuck {
         (Truth::True, Reason::Progressing, message.clone())
+    } else if let Some(sentence) =
+        updating.map(|(_, sentence)| sentence).or_else(|| unapplied(facts)).filter(|_| !is_stuck)
+    {
+        (Truth::True, Reason::Progressing, sentence)
     } else {
-        (Truth::False, Reason::Settled, uncounted(facts).or_else(|| unapplied(facts)).unwrap_or_default())
+        (Truth::False, Reason::Settled, uncounted(facts).unwrap_or_default())
     };
     let ready = ready(facts);
     vec![
@@ -262,10 +269,7 @@ fn uncounted(facts: &Facts) -> Option<String> {
 
 /// Why an object of `spec.perVersion` is not as the spec has it, as a sentence.
 fn unapplied(facts: &Facts) -> Option<String> {
-    facts.versions.values().find_map(|version| {
-        let resource = version.resources.iter().flatten().find(|resource| !resource.applied)?;
-        Some(format!("{} {} is not applied: {}", resource.kind, resource.name, resource.message))
-    })
+    facts.versions.values().find_map(Version::unapplied)
 }
 
 fn up_to_date(
@@ -396,7 +400,10 @@ fn cause(status: &WorkerDeploymentStatus) -> Reason {
 
 fn ready(facts: &Facts) -> (Truth, Reason, String) {
     // The workers of other versions in the same deployment are somebody else's.
-    let has_workers = |version: &Version| version.workers.is_some() || version.has_revision;
+    let was_made =
+        |version: &Version| version.record.as_ref().is_some_and(|record| record.revision.is_some());
+    let has_workers =
+        |version: &Version| version.workers.is_some() || version.has_revision || was_made(version);
     let serves = |version: &&Version| {
         let state = facts.state(version);
         has_workers(version)

@@ -18,7 +18,10 @@ pub fn await_available(facts: &Facts) -> Next {
         );
     };
     let Some(workers) = facts.pools_in_need(version).find(|pool| !pool.are_available()) else {
-        return Next::Done;
+        return match version.unapplied() {
+            Some(sentence) => Next::wait(Reason::WorkersNotReady, sentence),
+            None => Next::Done,
+        };
     };
     if workers.replicas == 0 {
         let message = format!("waiting for Deployment {} to be scaled up: it has 0 replicas", workers.name);

@@ -71,7 +71,11 @@ impl Reconcile<'_> {
             let id = evacuate::job_id(task);
             let reason = "the evacuation of this batch has ended";
             match temporal.stop_batch(&id, reason, &self.facts.identity).await {
-                Ok(()) => {}
+                Ok(()) => {
+                    message = format!(
+                        "{why}; Temporal counts by the thousand, so more workflows may have moved than shown"
+                    );
+                }
                 Err(error) => message = format!("{why}; could not stop batch {id}, which continues: {error}"),
             }
         }

@@ -246,6 +246,11 @@ impl Reconcile<'_> {
     /// Records that a plan failed; its target is rejected until a person retries it.
     fn fail(&self, status: &mut WorkerDeploymentStatus, plan: &Plan, hash: &str, why: &str) {
         self.record(status, plan, Ending::Failed, Reason::PlanFailed, why);
+        self.record_event(Event::warning(Reason::RolloutFailed, &plan.id, why));
+        if self.facts.is_at_target() {
+            // It is not rejected: it is current.
+            return;
+        }
         status.rejected = Some(Rejected {
             hash: hash.to_owned(),
             build_id: self.facts.target.build.to_string(),
@@ -253,7 +258,6 @@ impl Reconcile<'_> {
             outcome: Ending::Failed.to_string(),
             message: why.to_owned(),
         });
-        self.record_event(Event::warning(Reason::RolloutFailed, &plan.id, why));
     }
 
     pub(super) fn record(

@@ -114,6 +114,21 @@ async fn changed_connection_reaches_operator_and_every_version_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn failed_update_in_place_is_reported() {
+    let (s, v1) = running(json!({"address": "temporal:7233"})).await;
+    patch(&s, "TemporalConnection", json!({"address": "broken:7233"})).await.unwrap();
+    s.until("it is stalled", |s| s.condition("Stalled") == "True/NoProgress").await;
+    let sentence = format!(
+        "Deployment {NAME}-{v1} has 1 of 2 updated replicas, and 2 old ones: ReplicaSet has timed out progressing."
+    );
+    assert_eq!(s.message("Stalled"), sentence);
+    assert_eq!(s.condition("UpToDate"), "True/Applied", "it speaks of the version");
+    patch(&s, "TemporalConnection", json!({"address": "temporal:7233"})).await.unwrap();
+    s.until("it is settled", |s| s.condition("Stalled") == "False/Progressing").await;
+    assert_eq!(s.condition("Reconciling"), "False/Settled");
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleted_connection_is_reported_and_removes_no_workers() {
     let (s, v1) = running(json!({"address": "temporal:7233"})).await;
     s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
@@ -194,6 +209,7 @@ async fn cluster_connection_is_only_for_its_namespaces() {
     s.until("it is refused", |s| s.condition("UpToDate") == "False/ConnectionNotAllowed").await;
     s.seconds(60).await;
     assert_eq!(generations(&s), before, "its workers stay");
+    assert!(used_by(&s, kind).is_null(), "it may be deleted");
     patch(&s, kind, json!({"allowedNamespaces": ["*"]})).await.unwrap();
     s.until_current(&v1).await;
 

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use chrono::TimeDelta;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 use windlass_temporal::port::{BuildId, RoutingWrite};
@@ -33,6 +33,29 @@ async fn deleted_worker_deployment_unsets_current_and_drains() {
         s.temporal.writes()
     );
     s.assert_no_orphans();
+}
+
+#[tokio::test(start_paused = true)]
+async fn deleted_workers_of_a_workflow_are_restored_during_deletion() {
+    let (s, v1) = Stage::running(spec("v1")).await;
+    s.temporal.start(&deployment(), "long", None, 99.0);
+    s.delete().await;
+    s.until("it waits", |s| s.message("Reconciling").contains("running workflows")).await;
+    let name = format!("orders-{v1}");
+    let has_workers = |s: &Stage| s.deployment_of(&v1).is_some_and(|live| live["spec"]["replicas"] == 2);
+    for is_scaled in [false, true, false] {
+        if is_scaled {
+            let to_zero = Patch::Merge(json!({"spec": {"replicas": 0}}));
+            s.api("Deployment").patch(&name, &PatchParams::default(), &to_zero).await.unwrap();
+        } else {
+            s.api("Deployment").delete(&name, &DeleteParams::default()).await.unwrap();
+        }
+        s.until("its workers are restored", has_workers).await;
+        s.seconds(900).await;
+        assert!(s.deployment_of(&v1).is_some() && s.object().is_some(), "{:#}", s.status());
+    }
+    s.temporal.end("long");
+    s.until("it is gone", |s| s.object().is_none() && s.deployments().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -227,8 +227,10 @@ async fn object_of_another_owner_is_left_alone_and_named() {
     s.patch(json!({"spec": {"perVersion": [scaled_object()]}})).await;
     s.until("it is named", |s| problem(s, &v1).contains("already exists, and Windlass did not create it"))
         .await;
-    s.until_current(&v1).await;
-    assert!(s.message("Reconciling").contains("is not applied"), "{}", s.message("Reconciling"));
+    s.until("the rollout waits", |s| s.message("UpToDate").contains("is not applied")).await;
+    s.seconds(60).await;
+    assert_eq!(s.condition("Reconciling"), "True/Progressing");
+    assert!(s.status()["currentBuildID"].is_null(), "a version without its autoscaler takes no tasks");
     assert!(scaled(&s, &v1).unwrap()["metadata"]["ownerReferences"].is_null());
 }
 
@@ -314,6 +316,11 @@ async fn autoscaler_and_replicas_exclude_each_other() {
     s.until("it is named", |s| s.message("UpToDate") == sentence).await;
     assert_eq!(s.condition("UpToDate"), "False/InvalidSpec");
     assert!(scaled(&s, &v1).is_some());
+    let replicas = || s.deployment_of(&v1).unwrap()["spec"]["replicas"].clone();
+    let before = replicas();
+    s.patch(json!({"spec": {"replicas": 0}})).await;
+    s.seconds(60).await;
+    assert_eq!(replicas(), before, "an invalid spec is not applied");
 }
 
 #[tokio::test(start_paused = true)]

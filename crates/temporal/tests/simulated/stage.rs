@@ -375,7 +375,7 @@ pub fn spec(tag: &str) -> Value {
 }
 
 /// Simulates the Deployment controller and the workers. An image whose tag begins with `broken` never becomes
-/// available; one with `mute` runs and polls nobody.
+/// available; one with `mute` runs and polls nobody. With an address that begins with `broken`, new pods crash next to the old ones.
 async fn kubelet(client: Client, temporal: FakeTemporal, orphaned: Arc<Mutex<BTreeSet<String>>>) {
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("apps", "v1", "Deployment"));
     let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
@@ -394,10 +394,16 @@ async fn kubelet(client: Client, temporal: FakeTemporal, orphaned: Arc<Mutex<BTr
             };
             let replicas = live["spec"]["replicas"].as_i64().unwrap_or(1);
             let up = if tag.starts_with("broken") { 0 } else { replicas };
-            let status = json!({
+            let mut status = json!({
                 "observedGeneration": live["metadata"]["generation"], "replicas": replicas,
                 "updatedReplicas": replicas, "readyReplicas": up, "availableReplicas": up,
             });
+            if env("TEMPORAL_ADDRESS").starts_with("broken") {
+                status["replicas"] = (replicas + 1).into();
+                status["updatedReplicas"] = 1.into();
+                status["conditions"] = json!([{"type": "Progressing", "status": "False",
+                    "reason": "ProgressDeadlineExceeded", "message": "ReplicaSet has timed out progressing."}]);
+            }
             if live["status"] != status {
                 let namespace = live["metadata"]["namespace"].as_str().unwrap();
                 let of: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource);

@@ -15,7 +15,7 @@ pub fn version_in_the_way(report: &WorkersReport) -> Option<&VersionRecord> {
     let is_short = |version: &&VersionRecord| {
         let has_work =
             matches!(version.state, VersionState::Current | VersionState::Ramping | VersionState::Draining);
-        let is_wanted = version.build_id.as_str() == report.target_build_id;
+        let is_wanted = !report.is_terminating && version.build_id.as_str() == report.target_build_id;
         (has_work || is_wanted) && (version.replicas == 0 || version.ready < version.replicas)
     };
     let mut short = report.versions.iter().filter(is_short);

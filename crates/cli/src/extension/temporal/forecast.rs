@@ -11,7 +11,7 @@ use ratatui::text::Span;
 use serde::Serialize;
 use serde_json::{Value, json};
 use windlass_temporal::api::names::LABEL_WORKERS;
-use windlass_temporal::api::{VersionRecord, VersionState};
+use windlass_temporal::api::{Reason, VersionRecord, VersionState};
 use windlass_temporal::children::Children;
 use windlass_temporal::connect;
 use windlass_temporal::observe::{self, Read};
@@ -30,6 +30,7 @@ use crate::reader::sentence;
 use crate::report::age;
 use crate::text::Line;
 use windlass_core::api::at_hook::hook_of;
+use windlass_core::api::conditions::{self, Truth, UP_TO_DATE};
 use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, argument_of};
 use windlass_core::observed::ObservedObject;
 use windlass_core::revision::drift;
@@ -204,15 +205,21 @@ impl Forecast {
         let build = &facts.target.build;
         self.target_build_id = build.to_string();
         self.takeover = then.takeover;
-        self.add_applied_at_once(facts);
+        let is_valid = facts.invalid.is_none();
+        if is_valid {
+            self.add_applied_at_once(facts);
+        }
         let from = facts.current().map_or("no version".to_owned(), ToString::to_string);
         let object = argument_of("wwd", &facts.name, &facts.namespace);
         let active = evacuate::rollout(plan).filter(|plan| plan.is_active());
         if let Some(evacuation) = evacuate::active(plan).and_then(Evacuation::of) {
-            let Evacuation { from, to, .. } = evacuation;
+            let Evacuation { from, to, .. } = &evacuation;
             let ends = !matches!(then.decision, Decision::Keep | Decision::Refuse { .. });
             let what = if ends { "ends" } else { "continues" };
             self.happens.push(format!("the evacuation from {from} to {to} {what}"));
+            if is_valid && !ends && !facts.is_at_target() {
+                self.waits.push(evacuate::waiting_rollout(facts, &evacuation));
+            }
         }
         let ended = active.map(|plan| format!("the rollout {} ends", plan.id)).unwrap_or_default();
         if facts.deleted_at.is_some() {
@@ -227,7 +234,7 @@ impl Forecast {
                 self.happens.push(format!("{ended}, and a rollout to {build} starts"));
             }
             Decision::Keep => {
-                if let Some(plan) = active {
+                if let Some(plan) = active.filter(|_| is_valid) {
                     self.happens.push(format!("the rollout {} continues", plan.id));
                 }
             }
@@ -300,7 +307,12 @@ impl Forecast {
         }
         if let Some(at) = facts.status.temporal_lost_at {
             let at = at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-            self.waits.push(format!("Temporal gives the operator no usable answers since {at}"));
+            let last = conditions::find(&facts.status.conditions, UP_TO_DATE);
+            // Its message begins with the time.
+            let cause =
+                last.filter(|c| c.status != Truth::True.as_ref() && c.reason != Reason::InvalidSpec.as_ref());
+            let since = cause.map_or_else(|| format!("since {at}"), |cause| cause.message.clone());
+            self.waits.push(format!("Temporal gives the operator no usable answers {since}"));
         }
         self.waits.extend(facts.unchecked.clone());
         if facts.spec.paused && has_plan {
