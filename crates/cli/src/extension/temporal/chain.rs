@@ -42,7 +42,8 @@ pub fn of_workers(
         chain.add_condition(of.clone(), condition);
     }
     if unhealthy.is_empty() {
-        chain.add(0, &of, &report.summary, None);
+        let says = if report.waiting_for.is_empty() { &report.summary } else { &report.waiting_for };
+        chain.add(0, &of, says, None);
     }
     if let Some(connection) = &report.connection {
         let last = status.connection.as_ref();
@@ -66,7 +67,12 @@ pub fn of_workers(
 }
 
 fn plan(chain: &mut Chain, report: &WorkersReport, target: &str) {
-    let Some(plan) = report.plan.as_ref().filter(|plan| plan.state == PlanState::Active) else { return };
+    let Some(plan) = report.plan.as_ref().filter(|plan| plan.state == PlanState::Active) else {
+        if let Some(evacuation) = report.evacuated() {
+            chain.add(1, "last plan", evacuation, None);
+        }
+        return;
+    };
     let says = format!("{} of {} is {:?}", plan.recipe, report.builds(), plan.state);
     chain.add(1, format!("plan {}", plan.id), says, Some(plan.started_at));
     let is_over = |state: TaskState| matches!(state, TaskState::Complete | TaskState::Skipped);

@@ -62,7 +62,7 @@ pub struct WorkersReport {
     /// The active plan, or the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanReport>,
-    /// The active evacuation.
+    /// The evacuation that is active, or failed last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evacuation: Option<EvacuationStatus>,
     /// The hooks that failed, and those that wait for a person.
@@ -126,7 +126,7 @@ impl Read {
         }
         // With 0 replicas, no worker is Ready.
         let wants_none = self.spec.as_ref().is_some_and(|spec| spec.replicas == Some(0));
-        if is(UP_TO_DATE) && (is(READY) || wants_none) {
+        if is(UP_TO_DATE) && (is(READY) || wants_none) && !is(RECONCILING) {
             return Verdict::UpToDate;
         }
         Verdict::Progressing
@@ -146,8 +146,10 @@ impl Read {
         let why = match self.condition(UP_TO_DATE) {
             // The target is current, and an evacuation is stalled.
             Some(c) if is_short(&c) && verdict == Verdict::Stalled => self.condition(STALLED),
-            // The target is current, but its workers are not ready.
-            Some(c) if is_short(&c) => self.condition(READY),
+            // The target is current, but its workers are not ready, or something else is in progress.
+            Some(c) if is_short(&c) => {
+                self.condition(READY).filter(|c| !is_short(c)).or_else(|| self.condition(RECONCILING))
+            }
             other => other,
         };
         let reason = why.map_or(Reason::NotStarted.as_ref(), |c| c.reason.as_str());
@@ -167,7 +169,9 @@ impl Read {
         }
         let not = |type_: &str| with_message(type_).filter(|c| c.status != Truth::True.as_ref());
         let stalled = || with_message(STALLED).filter(|_| verdict == Verdict::Stalled);
-        let Some(why) = not(UP_TO_DATE).or_else(stalled).or_else(|| not(READY)) else {
+        let reconciling = || with_message(RECONCILING).filter(|c| c.status == Truth::True.as_ref());
+        let why = not(UP_TO_DATE).or_else(stalled).or_else(|| not(READY)).or_else(reconciling);
+        let Some(why) = why else {
             return String::new();
         };
         let paused = self.spec.as_ref().is_some_and(|spec| spec.paused);
@@ -194,8 +198,11 @@ impl WorkersReport {
         let plan = read.status.plan.as_ref().and_then(PlanReport::of);
         let active = plan.as_ref().filter(|plan| plan.state == PlanState::Active);
         let ramp = active.and_then(ramp);
-        let is_evacuation = |plan: &&PlanReport| PlanKind::of_recipe(&plan.recipe) == PlanKind::Evacuation;
-        let evacuation = active.filter(is_evacuation).and(read.status.evacuation.clone());
+        let is_shown = |plan: &&PlanReport| {
+            PlanKind::of_recipe(&plan.recipe) == PlanKind::Evacuation
+                && matches!(plan.state, PlanState::Active | PlanState::Failed)
+        };
+        let evacuation = plan.as_ref().filter(is_shown).and(read.status.evacuation.clone());
         let elapsed_seconds = active.map(|plan| (now - plan.started_at).num_seconds().max(0));
         let (summary, waiting_for) = (read.summary(verdict), read.waiting_for(verdict));
         let Read { namespace, name, spec, status, is_terminating, .. } = read;
@@ -233,11 +240,25 @@ impl WorkersReport {
         }
     }
 
+    /// The progress of an evacuation, such as `workflows move from a to b (400 of 1000)`, or why it ended.
+    #[must_use]
+    pub fn evacuated(&self) -> Option<String> {
+        let EvacuationStatus { from, to, moved, workflows, message, .. } = self.evacuation.as_ref()?;
+        let text = |build: &Option<windlass_temporal::port::BuildId>| {
+            build.as_ref().map(ToString::to_string).unwrap_or_default()
+        };
+        if self.plan.as_ref().is_some_and(|plan| plan.state == PlanState::Failed) {
+            return Some(format!("the evacuation of {} failed: {message}", text(from)));
+        }
+        let count = workflows.map(|count| format!(" ({} of {count})", moved.unwrap_or_default()));
+        Some(format!("workflows move from {} to {}{}", text(from), text(to), count.unwrap_or_default()))
+    }
+
     /// `a → b` of an active rollout; only `b` once that is the current version. Of an evacuation, what has moved.
     #[must_use]
     pub fn builds(&self) -> String {
-        if let Some(evacuation) = &self.evacuation {
-            return evacuated(evacuation);
+        if let Some(evacuation) = self.evacuated() {
+            return evacuation;
         }
         if self.current_build_id == self.target_build_id {
             return self.target_build_id.clone();
@@ -245,17 +266,6 @@ impl WorkersReport {
         let from = if self.current_build_id.is_empty() { "no version" } else { &self.current_build_id };
         format!("{from} → {}", self.target_build_id)
     }
-}
-
-/// The progress of an evacuation, such as `workflows move from a to b (400 of 1000)`.
-#[must_use]
-pub fn evacuated(evacuation: &EvacuationStatus) -> String {
-    let EvacuationStatus { from, to, moved, workflows, .. } = evacuation;
-    let text = |build: &Option<windlass_temporal::port::BuildId>| {
-        build.as_ref().map(ToString::to_string).unwrap_or_default()
-    };
-    let count = workflows.map(|count| format!(" ({} of {count})", moved.unwrap_or_default()));
-    format!("workflows move from {} to {}{}", text(from), text(to), count.unwrap_or_default())
 }
 
 fn place(state: VersionState) -> u8 {
@@ -355,6 +365,24 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn objects_that_are_not_applied_are_not_up_to_date() {
+        let conditions = json!([
+            condition("Ready", "True", "WorkersReady", ""),
+            condition("UpToDate", "True", "Applied", ""),
+            condition("Stalled", "False", "Progressing", ""),
+            condition(
+                "Reconciling",
+                "True",
+                "Progressing",
+                "PodDisruptionBudget x is not applied: forbidden"
+            ),
+        ]);
+        let report = of(&json!({"status": {"conditions": conditions, "plan": null}}));
+        assert_eq!((report.verdict, report.summary.as_str()), (Verdict::Progressing, "Progressing"));
+        assert_eq!(report.waiting_for, "PodDisruptionBudget x is not applied: forbidden");
+    }
+
+    #[test]
     fn evacuation_is_reported_beside_an_up_to_date_target() {
         let conditions = json!([
             condition("Ready", "True", "WorkersReady", ""),
@@ -372,6 +400,11 @@ pub(super) mod tests {
             condition("Stalled", "True", "EvacuationFailed", "could not move 3");
         let report = of(&failed);
         assert_eq!((report.verdict, report.summary.as_str()), (Verdict::Stalled, "EvacuationFailed"));
+        // One whose query was rejected has ended.
+        failed["status"]["plan"]["state"] = json!("Failed");
+        failed["status"]["evacuation"]["phase"] = json!("Failed");
+        failed["status"]["evacuation"]["message"] = json!("bad query");
+        assert_eq!(of(&failed).builds(), "the evacuation of 1.0-z failed: bad query");
         assert_eq!(report.waiting_for, "EvacuationFailed: could not move 3");
     }
 

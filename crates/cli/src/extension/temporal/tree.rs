@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass_temporal::api::{VersionRecord, VersionState};
 
 use super::WORKERS;
-use super::report::{WorkersReport, evacuated};
+use super::report::WorkersReport;
 use crate::extension::{Sheet, SheetRow};
 use crate::report::{Verdict, age, clock_time};
 use crate::status::Report;
@@ -78,7 +78,7 @@ impl Report for WorkersReport {
             1 => ", 1 version draining".to_owned(),
             count => format!(", {count} versions draining"),
         };
-        let evacuation = self.evacuation.as_ref().map(|of| format!(", {}", evacuated(of)));
+        let evacuation = self.evacuated().map(|of| format!(", {of}"));
         line.push_span(format!(
             "   {} is current{draining}{}",
             self.current_build_id,
