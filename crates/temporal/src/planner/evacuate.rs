@@ -1,5 +1,6 @@
 //! The evacuation of a version: pinned workflows move to another version, so that it drains.
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass_core::api::names::argument_of;
@@ -7,6 +8,7 @@ use windlass_engine::{Plan, PlanSeed, PlanState, Recipe, Step, TaskRecord, TaskS
 
 use super::facts::{Facts, Version, Workers};
 use super::routing::{Next, PAUSED, lost};
+use super::sunset::is_drained;
 use crate::api::{EvacuationPhase, EvacuationRequest, EvacuationStatus, Reason, VersionState};
 use crate::port::{BuildId, DescribedVersion, PinnedWorkflows, TaskQueueKind};
 
@@ -145,7 +147,7 @@ impl Evacuation {
 
     /// A new plan.
     #[must_use]
-    pub fn plan(&self, facts: &Facts, before: Option<&Plan>, now: chrono::DateTime<chrono::Utc>) -> Plan {
+    pub fn plan(&self, facts: &Facts, before: Option<&Plan>, now: DateTime<Utc>) -> Plan {
         let params = json!(self).as_object().cloned().unwrap_or_default();
         let tasks =
             [COUNT, MOVE, AWAIT].map(|type_| Step { type_: type_.to_owned(), params: params.clone() });
@@ -257,7 +259,12 @@ pub fn missing_task_queue(
 
 /// The next step of the wait. `left`: the number of workflows, when last counted. An error fails the task; it is a
 /// sentence.
-pub fn await_drained(facts: &Facts, evacuation: &Evacuation, left: Option<u64>) -> Result<Next, String> {
+pub fn await_drained(
+    facts: &Facts,
+    evacuation: &Evacuation,
+    left: Option<u64>,
+    now: DateTime<Utc>,
+) -> Result<Next, String> {
     if facts.described().is_none() {
         return Ok(lost(facts));
     }
@@ -269,7 +276,9 @@ pub fn await_drained(facts: &Facts, evacuation: &Evacuation, left: Option<u64>) 
     let is_over = match (&evacuation.query, version) {
         (None, None) => true,
         // Temporal itself checks the drainage of a version that received tasks.
-        (None, Some(version)) if version.was_active() => facts.state(version) == VersionState::Drained,
+        (None, Some(version)) if version.was_active() => {
+            facts.state(version) == VersionState::Drained || is_drained(version, now)
+        }
         _ => left == Some(0),
     };
     if is_over {
@@ -290,7 +299,7 @@ pub fn await_drained(facts: &Facts, evacuation: &Evacuation, left: Option<u64>) 
 
 /// The reason why an evacuation makes no progress, and its message; `None` if it does.
 #[must_use]
-pub fn stuck(plan: &Plan, now: chrono::DateTime<chrono::Utc>) -> Option<(Reason, String)> {
+pub fn stuck(plan: &Plan, now: DateTime<Utc>) -> Option<(Reason, String)> {
     let task = active(Some(plan))?.current_task()?;
     if task.state == TaskState::Failed {
         return Some((Reason::EvacuationFailed, task.message.clone()));

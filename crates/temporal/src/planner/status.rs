@@ -406,7 +406,10 @@ fn ready(facts: &Facts) -> (Truth, Reason, String) {
         |version: &Version| version.workers.is_some() || version.has_revision || was_made(version);
     let serves = |version: &&Version| {
         let state = facts.state(version);
+        let is_idle = version.record.as_ref().is_some_and(|record| record.drained_since.is_some());
+        let is_idle = state == VersionState::Draining && is_idle;
         has_workers(version)
+            && !is_idle
             && matches!(state, VersionState::Current | VersionState::Ramping | VersionState::Draining)
     };
     let mut serving = facts.versions.values().filter(serves).peekable();

@@ -15,6 +15,10 @@ use crate::port::BuildId;
 /// workflow was seen on it.
 pub const IDLE: TimeDelta = TimeDelta::seconds(30);
 
+/// How long after the first count of zero a version that Temporal does not report as drained counts as drained: Temporal checks
+/// every three minutes, but some versions stay Draining in its records for good (temporal-worker-controller#552).
+const UNREPORTED: TimeDelta = TimeDelta::minutes(15);
+
 /// The next action for a version.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Act {
@@ -85,7 +89,7 @@ pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: D
     };
     match facts.state(version) {
         VersionState::Current | VersionState::Ramping => Act::Serve,
-        VersionState::Draining if version.was_active() => Act::Serve,
+        VersionState::Draining if version.was_active() && !is_drained(version, now) => Act::Serve,
         _ if wanted.refuge == Some(&version.build) => Act::Serve,
         // The plan's own task creates them, or scales them up.
         _ if making == Some(Making::Ahead) => Act::Leave,
@@ -93,7 +97,7 @@ pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: D
         _ if is_wanted => Act::Serve,
         // The workers belong to another client: Windlass does not delete their record.
         _ if version.workers.is_none() && version.listed.is_some() && !facts.is_ours(version) => Act::Leave,
-        VersionState::Drained if version.was_active() => retire(facts, version, now),
+        VersionState::Draining | VersionState::Drained if version.was_active() => retire(facts, version, now),
         // Temporal listed it before: act only if Temporal reports this version as not found.
         VersionState::NotRegistered if version.was_listed() && !version.is_forgotten => Act::Leave,
         VersionState::NotRegistered if version.workers.is_none() => Act::Forget,
@@ -177,15 +181,21 @@ pub fn due(facts: &Facts, version: &Version) -> Option<Due> {
     Some(Due { scale_down: soon, delete: soon })
 }
 
-/// The time since which no workflow runs on a version: the later of Temporal's time and the status's.
+/// The time since which a version counts as drained: the later of Temporal's time and the status's. It may be in the future.
 #[must_use]
 pub fn drained_since(version: &Version) -> Option<DateTime<Utc>> {
     let recorded = version.record.as_ref().and_then(|record| record.drained_since);
-    if version.was_active() {
-        let reported = version.drained()?;
-        return reported.max(recorded);
+    match version.drained() {
+        _ if !version.was_active() => recorded,
+        Some(reported) => reported.max(recorded),
+        None => recorded.map(|since| since + UNREPORTED),
     }
-    recorded
+}
+
+/// True if a version counts as drained.
+#[must_use]
+pub fn is_drained(version: &Version, now: DateTime<Utc>) -> bool {
+    drained_since(version).is_some_and(|since| since <= now)
 }
 
 /// True if a version keeps its workers while the state in Temporal is unknown.

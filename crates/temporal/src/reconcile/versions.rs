@@ -162,7 +162,9 @@ impl Reconcile<'_> {
             Act::ScaleDown => {
                 self.children.scale_down(build).await?;
                 self.cx.is_scaled_down(&self.facts.uid, build);
-                let note = format!("no workflow runs on {build}: Windlass scales its workers to 0");
+                let is_reported = self.facts.state(&self.facts.versions[build]) == VersionState::Drained;
+                let although = if is_reported { "" } else { " (Temporal does not report it as drained)" };
+                let note = format!("no workflow runs on {build}{although}: Windlass scales its workers to 0");
                 // One event, even if another client scales it up several times.
                 let since = drained_since(&self.facts.versions[build]).unwrap_or(self.now);
                 self.record_event(Event::normal(Reason::VersionScaledDown, format!("{build}/{since}"), note));

@@ -240,7 +240,7 @@ impl Task for AwaitDrained {
                 Err(error) => return Ok(wait_out(cx, &error)),
             }
         }
-        match evacuate::await_drained(&scope.facts, &self.0, left) {
+        match evacuate::await_drained(&scope.facts, &self.0, left, cx.now) {
             Ok(Next::Wait { reason, message, .. }) => {
                 let more = [(LEFT, json!(left)), (COUNTED_AT, json!(at))];
                 Ok(wait_with(cx, reason, &message, LATER, &more))

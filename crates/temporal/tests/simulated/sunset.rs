@@ -1,7 +1,8 @@
 //! Versions that nobody needs any more, and their return.
 
+use chrono::TimeDelta;
 use windlass_temporal::port::RoutingWrite;
-use windlass_temporal_fake::{Fault, Write};
+use windlass_temporal_fake::{Fault, Settings, Write};
 
 use crate::stage::{Stage, deployment, spec};
 
@@ -20,6 +21,30 @@ async fn drained_version_with_a_new_pinned_workflow_is_scaled_up() {
     assert_eq!(s.events("VersionRevived"), 1);
     s.temporal.end("again");
     s.until("v1 has no pods", |s| s.deployment_of(&v1).unwrap()["spec"]["replicas"] == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn version_that_temporal_never_reports_as_drained_is_retired() {
+    let s = Stage::with(Settings { drainage: TimeDelta::days(99), ..Settings::default() });
+    s.create(spec("v1")).await;
+    let v1 = s.target().await;
+    s.until_current(&v1).await;
+    s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
+    let v2 = s.roll_to("v2").await;
+    s.until_current(&v2).await;
+    s.seconds(3600).await;
+    assert_eq!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 2, "a workflow runs there");
+    s.temporal.end("long");
+    s.seconds(14 * 60).await;
+    assert_eq!(s.record(&v1)["state"], "Draining");
+    assert_eq!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 2, "Temporal may still report it");
+    s.until("its workers are deleted", |s| s.deployment_of(&v1).is_none()).await;
+    assert_eq!(s.condition("Ready"), "True/WorkersReady");
+    let events = s.events("VersionScaledDown");
+    s.seconds(3600).await;
+    assert!(s.deployment_of(&v1).is_none(), "it is not restored");
+    assert_eq!((events, s.events("VersionScaledDown")), (1, 1));
+    s.assert_no_orphans();
 }
 
 #[tokio::test(start_paused = true)]

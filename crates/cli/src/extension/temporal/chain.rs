@@ -13,8 +13,11 @@ use windlass_kube_port::observed::ObservedPod;
 #[must_use]
 pub fn version_in_the_way(report: &WorkersReport) -> Option<&VersionRecord> {
     let is_short = |version: &&VersionRecord| {
-        let has_work =
-            matches!(version.state, VersionState::Current | VersionState::Ramping | VersionState::Draining);
+        let has_work = match version.state {
+            VersionState::Current | VersionState::Ramping => true,
+            VersionState::Draining => version.drained_since.is_none(),
+            VersionState::Inactive | VersionState::NotRegistered | VersionState::Drained => false,
+        };
         let is_wanted = !report.is_terminating && version.build_id.as_str() == report.target_build_id;
         (has_work || is_wanted) && (version.replicas == 0 || version.ready < version.replicas)
     };

@@ -214,8 +214,9 @@ fn missing_workflow_task_queue_is_named() {
 fn wait_ends_when_temporal_reports_the_version_as_drained() {
     let mut facts = at_rest();
     let mut wanted = evacuation("one", "two");
-    let is_done =
-        |facts: &Facts, wanted: &Evacuation, left| await_drained(facts, wanted, left) == Ok(Next::Done);
+    let is_done = |facts: &Facts, wanted: &Evacuation, left| {
+        await_drained(facts, wanted, left, now()) == Ok(Next::Done)
+    };
     assert!(!is_done(&facts, &wanted, Some(0)), "Temporal checks the drainage itself");
     let one = BuildId::new("one");
     facts.versions.insert(one.clone(), version(&one, VersionStatus::Drained, true));
@@ -229,7 +230,7 @@ fn wait_ends_when_temporal_reports_the_version_as_drained() {
     assert!(is_done(&facts, &wanted, Some(0)), "others stay");
     let TemporalState::Known(described) = &mut facts.temporal else { panic!() };
     described.routing.current = Some(one);
-    assert!(await_drained(&facts, &wanted, Some(0)).is_err());
+    assert!(await_drained(&facts, &wanted, Some(0), now()).is_err());
 }
 
 #[test]
