@@ -186,16 +186,20 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
         if !is_over(version, now) && pinned_workflows(version).is_none() && version.uncounted.is_none() {
             count.push(build.clone());
             wait_for(format!("counting the workflows on {build}"));
-        } else if now >= patience {
             continue;
-        } else if let Some(pinned) = pinned_workflows(version).filter(|pinned| *pinned > 0) {
-            wait_for(format!("restoring the workers of {build}: running workflows: {pinned}"));
-        } else {
-            records.push(build.clone());
-            wait_for(format!(
-                "waiting for Temporal to delete its record of {build}: Temporal keeps it for some minutes after the last worker \
-                 stopped"
-            ));
+        }
+        match pinned_workflows(version) {
+            _ if now >= patience => {}
+            Some(pinned) if pinned > 0 => {
+                wait_for(format!("restoring the workers of {build}: running workflows: {pinned}"));
+            }
+            _ => {
+                records.push(build.clone());
+                wait_for(format!(
+                    "waiting for Temporal to delete its record of {build}: Temporal keeps it for some minutes after the last \
+                     worker stopped"
+                ));
+            }
         }
     }
     match first_wait {

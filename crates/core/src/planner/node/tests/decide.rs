@@ -1,9 +1,10 @@
 //! Decisions about a node's plan: start, keep or supersede.
 
 use super::super::NodeDecision::{self, Keep, Start, Supersede};
-use super::super::decide::{awaited_removal, decide, for_removal, is_rolling, recipes, removal_of};
+use super::super::decide::{awaited_removal, decide, for_removal, is_rolling, owed_hooks, recipes, removal_of};
 use super::*;
 use crate::api::{HookPoint, RemovalId, TaskType};
+use crate::engine::TaskRecord;
 
 fn starts(recipe: &'static str) -> NodeDecision {
     Start { recipe, attempt: 0 }
@@ -378,5 +379,41 @@ fn claims_grow_with_a_plan_that_every_other_plan_precedes() {
         ("while an update is under way", updating(), plan(recipes::NODE_UPDATE, "v2"), Keep),
     ] {
         assert_eq!(decide(&facts, Some(&plan), DateTime::UNIX_EPOCH), expected, "{case}");
+    }
+}
+
+#[test]
+fn plan_owes_the_hooks_that_what_it_did_requires() {
+    use HookPoint::{AfterCreate, AfterNode, BeforeCreate, BeforeNode};
+    use TaskState::{Complete, Pending, Skipped};
+    // A hook of a list before the pod is replaced, and one after it.
+    let with = |hooks: &[(HookPoint, TaskState)], replaced: TaskState| {
+        let mut plan = plan(recipes::NODE_UPDATE, "v2");
+        let mut replace = plan.tasks[0].clone();
+        (replace.type_, replace.state) = (TaskType::ReplacePod.to_string(), replaced);
+        let hooks = hooks.iter().map(|(at, state)| TaskRecord {
+            type_: TaskType::AwaitApproval.to_string(),
+            state: *state,
+            params: serde_json::json!({"hook": "h", "at": at}),
+            ..plan.tasks[0].clone()
+        });
+        plan.tasks = hooks.chain([replace, plan.tasks[1].clone()]).collect();
+        plan
+    };
+    let table: Vec<(&str, Plan, &[HookPoint])> = vec![
+        ("nothing is left", with(&[(AfterNode, Complete), (AfterCreate, Skipped)], Complete), &[]),
+        ("the pod is not replaced", with(&[(AfterNode, Pending)], Pending), &[]),
+        ("the pod is replaced", with(&[(AfterNode, Pending)], Complete), &[AfterNode]),
+        ("its replacement was skipped", with(&[(AfterNode, Pending)], Skipped), &[AfterNode]),
+        ("others do not wait for the pod", with(&[(BeforeCreate, Pending)], Pending), &[BeforeCreate]),
+        (
+            "in the order of the points",
+            with(&[(AfterNode, Pending), (AfterCreate, Pending)], Complete),
+            &[AfterCreate, AfterNode],
+        ),
+        ("a point that is not owed", with(&[(BeforeNode, Pending)], Complete), &[]),
+    ];
+    for (what, plan, expected) in table {
+        assert_eq!(owed_hooks(&plan), expected, "{what}");
     }
 }
