@@ -23,6 +23,17 @@ fn fleet(strategy: &Value, sidecar: &Value) -> Value {
     })
 }
 
+fn workers(part: &Map<String, Value>) -> Value {
+    let mut spec = json!({
+        "connection": {"address": "temporal:7233"},
+        "template": {"spec": {"containers": [{"name": "worker", "image": "registry.example/orders:1"}]}},
+    });
+    spec.as_object_mut().unwrap().extend(part.clone());
+    json!({
+        "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment", "metadata": {"name": "fragment"}, "spec": spec,
+    })
+}
+
 /// The objects that contain a part: of each group one has to be accepted. Empty if its place is unknown.
 pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
     let sidecar = json!({"image": "registry.example/windlass:0.1.0"});
@@ -34,16 +45,11 @@ pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
         strategies().map(with).into()
     };
     // Checked before hooks, which workers have too.
-    if part.contains_key("rollout") || part.contains_key("connection") {
-        let mut spec = json!({
-            "connection": {"address": "temporal:7233"},
-            "template": {"spec": {"containers": [{"name": "worker", "image": "registry.example/orders:1"}]}},
-        });
-        spec.as_object_mut().unwrap().extend(part.clone());
-        let workers = json!({
-            "apiVersion": "windlass.dev/v1alpha1", "kind": "WorkerDeployment", "metadata": {"name": "fragment"}, "spec": spec,
-        });
-        return vec![vec![workers]];
+    if ["rollout", "connection", "pools", "perVersion"].iter().any(|key| part.contains_key(*key)) {
+        return vec![vec![workers(part)]];
+    }
+    if part.contains_key("gate") {
+        return vec![vec![workers(json!({"rollout": part}).as_object().unwrap())]];
     }
     if let Some(hooks) = part.get("hooks").and_then(Value::as_array) {
         // A list may contain hooks of several strategies.
@@ -63,6 +69,12 @@ pub fn objects(part: &Map<String, Value>) -> Vec<Vec<Value>> {
     if let Some(last) = part.get("last") {
         let strategy = json!({"type": "InPlace", "inPlace": {"order": {"last": last}}});
         return vec![vec![fleet(&strategy, &sidecar)]];
+    }
+    if part.get("spec").is_some_and(|spec| spec["statefulSets"].is_object()) {
+        return vec![vec![json!({
+            "apiVersion": "windlass.dev/v1alpha1", "kind": "StatefulSetRollout", "metadata": {"name": "fragment"},
+            "spec": part["spec"],
+        })]];
     }
     if part.contains_key("metadata") || part.contains_key("spec") {
         return vec![vec![with(fleet(&strategies()[0], &sidecar), &Value::Object(part.clone()))]];

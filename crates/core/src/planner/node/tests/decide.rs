@@ -1,7 +1,9 @@
 //! Decisions about a node's plan: start, keep or supersede.
 
 use super::super::NodeDecision::{self, Keep, Start, Supersede};
-use super::super::decide::{awaited_removal, decide, for_removal, is_rolling, owed_hooks, recipes, removal_of};
+use super::super::decide::{
+    awaited_removal, decide, for_removal, is_rolling, owed_hooks, recipes, removal_of,
+};
 use super::*;
 use crate::api::{HookPoint, RemovalId, TaskType};
 use crate::engine::TaskRecord;
