@@ -10,6 +10,7 @@ use windlass_core::revision::config;
 use windlass_kube_port::{Cluster, ClusterError, Kind, Part, PatchOp, Target, View};
 
 use crate::api::names::{ANNOTATION_REVISION, ANNOTATION_SUNSET, LABEL_BUILD_ID, LABEL_POOL, LABEL_WORKERS};
+use crate::per_version::replicas;
 use crate::planner::Facts;
 use crate::planner::build::{deployment_names, revision_name};
 use crate::port::BuildId;
@@ -174,7 +175,7 @@ impl Children {
         let first = Version {
             build,
             pool: None,
-            replicas: facts.spec.replicas,
+            replicas: replicas(&facts.spec, ""),
             template: &data["template"],
             template_hash: data["templateHash"].as_str().unwrap_or_default(),
             revision,
@@ -188,7 +189,7 @@ impl Children {
             let serves = |live: &Arc<ObservedObject>| live.meta.annotation(ANNOTATION_SUNSET).is_none();
             let recorded = || pool["replicas"].as_i64().and_then(|replicas| i32::try_from(replicas).ok());
             let replicas = match current {
-                Some(current) => current.replicas,
+                Some(current) => self::replicas(&facts.spec, &current.name),
                 None if live.and_then(|pools| pools.get(name)).is_some_and(serves) => None,
                 None => recorded(),
             };
@@ -245,8 +246,7 @@ impl Children {
         let rendered = Version { pool: selected, ..*version }.rendered();
         // While the state in Temporal is unknown, the new connection may be wrong: with a misspelled address, or that of
         // another server, the workers of every version would stop polling.
-        let is_valid = facts.invalid.is_none();
-        let may_update = is_valid && facts.described().is_some() && !facts.secrets.hold_updates();
+        let may_update = facts.described().is_some() && !facts.secrets.hold_updates();
         let mut ops = rendered.differences(live, self.compared.is(meta, meta.generation));
         // A version whose update is held back is not as it has to be: no rollout goes on with it.
         let is_held = !may_update && facts.described().is_some() && !ops.is_empty();
@@ -261,7 +261,7 @@ impl Children {
                 with["metadata"]["annotations"] = annotations.clone();
             }
             ops.extend(render::revive(&with, replicas));
-        } else if let Some(wanted) = replicas.filter(|_| is_valid)
+        } else if let Some(wanted) = replicas
             && live["spec"]["replicas"].as_i64() != Some(i64::from(wanted))
         {
             ops.push(PatchOp::set(REPLICAS, json!(wanted)));
@@ -387,7 +387,8 @@ fn number(revision: &ObservedObject) -> Option<i64> {
 /// The pools of the target, for rendering; that of `spec.template` is the first.
 #[must_use]
 pub fn target<'a>(facts: &'a Facts, revision: &'a str) -> Vec<Version<'a>> {
-    let others = facts.spec.pools.iter().map(|pool| (pool.name.as_str(), &pool.template, pool.replicas));
+    let pools = facts.spec.pools.iter();
+    let others = pools.map(|pool| (pool.name.as_str(), &pool.template, replicas(&facts.spec, &pool.name)));
     with_pools(version(facts, revision), others)
 }
 
@@ -415,7 +416,7 @@ fn version<'a>(facts: &'a Facts, revision: &'a str) -> Version<'a> {
         deployment: &facts.deployment,
         build: &facts.target.build,
         pool: None,
-        replicas: facts.spec.replicas,
+        replicas: replicas(&facts.spec, ""),
         template: &facts.spec.template,
         template_hash: &facts.target.template_hash,
         revision,

@@ -117,15 +117,14 @@ async fn call_temporal(reconcile: &Reconcile<'_>, step: &Step) -> Result<(), Tem
     }
 }
 
-/// Maintains the workers that workflows still need. Returns a sentence if some did not exist. Where it fails, for example
-/// because the namespace is being deleted, the deletion continues.
+/// Maintains the workers that workflows still need. Returns a sentence if some did not exist.
 async fn serve_workflows(reconcile: &Reconcile<'_>) -> Option<String> {
     let mut restored = None;
-    for version in in_use(&reconcile.facts) {
+    for version in in_use(&reconcile.facts, reconcile.now) {
         let build = &version.build;
         match reconcile.children.serve(&reconcile.facts, build, false).await {
             Ok(true) if version.workers.is_none() => {
-                let note = format!("Windlass restores the workers of {build}: workflows run on it");
+                let note = format!("Windlass restores the workers of {build}: workflows may run on it");
                 let cause = format!("{build}/{}", reconcile.now);
                 reconcile.record_event(Event::normal(Reason::VersionRevived, cause, note.clone()));
                 restored = Some(note);

@@ -14,8 +14,9 @@ use windlass_kube_port::{ClusterError, Kind, Target as WriteTarget};
 use crate::api::names::{
     ANNOTATION_DELETE, ANNOTATION_REVISION, ANNOTATION_SUNSET, ANNOTATION_TEMPLATE_HASH,
 };
-use crate::api::{Connection, Pool, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
+use crate::api::{Connection, VersionState, WorkerDeploymentSpec, WorkerDeploymentStatus};
 use crate::children::{Children, target};
+use crate::per_version::replicas;
 use crate::planner::facts::{PoolWorkers, Standing, believe};
 use crate::planner::{Facts, Target, TemporalState, Version, WorkerSecrets, Workers};
 use crate::port::{BuildId, DescribedDeployment, Identity, Missing, Temporal, TemporalError};
@@ -238,15 +239,10 @@ fn workers(facts: &Facts, build: &BuildId, pool: &str, meta: &Meta, live: &Value
             && of_target.next().is_some_and(|version| version.rendered().matches_live(live));
         runs_target.then(|| facts.target.template_hash.clone())
     };
-    let replicas = |of: &Pool| of.replicas;
-    let declared = match pool {
-        "" => facts.spec.replicas,
-        // The workers of a pool that the spec no longer has keep their replicas.
-        pool => facts.spec.pools.iter().find(|of| of.name == pool).and_then(replicas),
-    };
     PoolWorkers {
         pool: pool.to_owned(),
-        declared,
+        // The workers of a pool that the spec no longer has keep their replicas.
+        declared: replicas(&facts.spec, pool),
         name: meta.name.clone(),
         template_hash: text(ANNOTATION_TEMPLATE_HASH).or_else(from_rendering),
         revision: text(ANNOTATION_REVISION),

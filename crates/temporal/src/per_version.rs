@@ -296,6 +296,33 @@ fn check_metadata(metadata: &Value, at: &str, namespace: &str) -> Result<(), Str
     }
 }
 
+/// The replicas that the spec sets for a pool, the empty one for `spec.template`; `None`: an autoscaler sets them.
+#[must_use]
+pub fn replicas(spec: &WorkerDeploymentSpec, pool: &str) -> Option<i32> {
+    let declared = match pool {
+        "" => spec.replicas,
+        pool => spec.pools.iter().find(|of| of.name == pool).and_then(|of| of.replicas),
+    };
+    declared.filter(|_| !spec.per_version.iter().any(|manifest| scales(manifest, pool)))
+}
+
+/// True if a part of a manifest refers to the Deployment of a pool, to scale it.
+fn scales(part: &Value, pool: &str) -> bool {
+    let is_of = |target: &Value| match target["name"].as_str() {
+        Some(name) => {
+            name.strip_prefix("{{deployment}}").is_some_and(|of| of.trim_start_matches('-') == pool)
+        }
+        None => pool.is_empty(),
+    };
+    match part {
+        Value::Array(items) => items.iter().any(|item| scales(item, pool)),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(field, part)| if field == "scaleTargetRef" { is_of(part) } else { scales(part, pool) }),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
 /// Fills in each empty `scaleTargetRef`. Another one has to refer to a Deployment of the version.
 fn fill_targets(value: &mut Value, at: &str, spec: &WorkerDeploymentSpec) -> Result<(), String> {
     match value {

@@ -4,10 +4,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use windlass_core::api::names::argument_of;
 
-use super::facts::{Facts, TemporalState, Version};
+use super::facts::{Facts, TemporalState, Version, Workers};
 use super::routing::{Next, lost, owned};
-use super::sunset::IDLE;
-use crate::api::{DeletionPolicy, Reason};
+use super::sunset::{IDLE, stands};
+use crate::api::{DeletionPolicy, Reason, VersionState};
 use crate::port::{BuildId, DescribedDeployment, RampTarget, RoutingWrite};
 
 /// How long the deletion waits for Temporal's record of a version whose workers no longer exist: Temporal remembers pollers
@@ -82,13 +82,12 @@ pub fn step(facts: &Facts, now: DateTime<Utc>) -> Step {
     take(facts, since, now)
 }
 
-/// The step while the state in Temporal is unknown. Existing workers stay. If none exist, because Temporal was never
-/// reached or the namespace is being deleted too, no workflow is at risk: the deletion retries for some minutes to
+/// The step while the state in Temporal is unknown. Existing workers stay, and deleted ones are restored. If there are none, because
+/// Temporal was never reached or the namespace is being deleted too, no workflow is at risk: the deletion retries for some minutes to
 /// release the records in Temporal.
 fn temporal_lost(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     let Next::Wait { reason, message, .. } = lost(facts) else { return Step::Done };
-    let has_workers = facts.versions.values().any(|version| version.workers.is_some());
-    if has_workers {
+    if facts.versions.values().any(|version| has_to_drain(facts, version, now)) {
         let message = format!(
             "Windlass keeps the workers until Temporal reports which workflows run on them ({message}); {}",
             now_hint(&facts.namespace, &facts.name)
@@ -142,7 +141,8 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     };
     for version in facts.versions.values() {
         let build = version.build.clone();
-        if let Some(deployment) = &version.workers {
+        if has_to_drain(facts, version, now) {
+            let deployment = version.workers.as_ref();
             match pinned_workflows(version) {
                 None => {
                     count.push(build.clone());
@@ -154,11 +154,8 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                         ),
                     });
                 }
-                Some(0) if deployment.is_terminating() => {
-                    wait_for(format!(
-                        "waiting for the deletion of Deployment {} to complete",
-                        deployment.first().name
-                    ));
+                Some(0) if deployment.is_some_and(Workers::is_terminating) => {
+                    wait_for(format!("waiting for the deletion of the workers of {build} to complete"));
                 }
                 Some(0) if !is_over(version, now) => wait_for(format!(
                     "no workflow runs on {build}; Windlass deletes its workers after {} s without workflows, because Temporal's \
@@ -167,7 +164,7 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
                 )),
                 Some(0) => {
                     workers.push(build.clone());
-                    wait_for(format!("deleting Deployment {}", deployment.first().name));
+                    wait_for(format!("deleting the workers of {build}"));
                 }
                 Some(pinned) => wait_for(format!(
                     "running workflows on {build}: {pinned}. Windlass deletes its workers when these workflows end; {}",
@@ -176,30 +173,15 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
             }
             continue;
         }
-        if version.listed.is_none() || !facts.is_ours(version) {
-            continue;
-        }
         let patience =
             version.record.as_ref().and_then(|r| r.drained_since).unwrap_or(since) + RECORD_PATIENCE;
         let patience = patience.max(since + RECORD_PATIENCE);
-        // Somebody else may have deleted the workers.
-        if !is_over(version, now) && pinned_workflows(version).is_none() && version.uncounted.is_none() {
-            count.push(build.clone());
-            wait_for(format!("counting the workflows on {build}"));
-            continue;
-        }
-        match pinned_workflows(version) {
-            _ if now >= patience => {}
-            Some(pinned) if pinned > 0 => {
-                wait_for(format!("restoring the workers of {build}: running workflows: {pinned}"));
-            }
-            _ => {
-                records.push(build.clone());
-                wait_for(format!(
-                    "waiting for Temporal to delete its record of {build}: Temporal keeps it for some minutes after the last \
-                     worker stopped"
-                ));
-            }
+        if version.listed.is_some() && facts.is_ours(version) && now < patience {
+            records.push(build.clone());
+            wait_for(format!(
+                "waiting for Temporal to delete its record of {build}: Temporal keeps it for some minutes after the last worker \
+                 stopped"
+            ));
         }
     }
     match first_wait {
@@ -213,10 +195,26 @@ fn take(facts: &Facts, since: DateTime<Utc>, now: DateTime<Utc>) -> Step {
     }
 }
 
-/// The versions with running workflows, as far as they are counted: their workers are maintained.
-pub fn in_use(facts: &Facts) -> impl Iterator<Item = &Version> {
-    let is_used = |version: &&Version| pinned_workflows(version).is_some_and(|pinned| pinned > 0);
-    facts.versions.values().filter(is_used).filter(|version| !facts.delete_now && facts.is_ours(version))
+/// The versions whose workers are maintained: those that take tasks, and those on which workflows run, as far as they are
+/// counted.
+pub fn in_use(facts: &Facts, now: DateTime<Utc>) -> impl Iterator<Item = &Version> {
+    let is_used = move |version: &&Version| match facts.temporal {
+        TemporalState::Lost { .. } => stands(version, now),
+        TemporalState::Known(_) => {
+            matches!(facts.state(version), VersionState::Current | VersionState::Ramping)
+                || pinned_workflows(version).is_some_and(|pinned| pinned > 0)
+        }
+    };
+    let is_ours =
+        |version: &&Version| version.workers.is_some() || (version.has_revision && facts.is_ours(version));
+    facts.versions.values().filter(is_used).filter(is_ours).filter(|_| !facts.delete_now)
+}
+
+/// True if a version has workers, or workflows may need those that somebody deleted.
+fn has_to_drain(facts: &Facts, version: &Version, now: DateTime<Utc>) -> bool {
+    let is_lost =
+        || version.has_revision && version.was_listed() && facts.is_ours(version) && !is_over(version, now);
+    version.workers.is_some() || is_lost()
 }
 
 /// When the last version became idle, which may be long after the deletion began.

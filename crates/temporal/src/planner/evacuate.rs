@@ -277,7 +277,7 @@ pub fn await_drained(
         (None, None) => true,
         // Temporal itself checks the drainage of a version that received tasks.
         (None, Some(version)) if version.was_active() => {
-            facts.state(version) == VersionState::Drained || is_drained(version, now)
+            facts.state(version) == VersionState::Drained || (left == Some(0) && is_drained(version, now))
         }
         _ => left == Some(0),
     };

@@ -150,7 +150,7 @@ impl PoolWorkers {
     #[must_use]
     pub fn updating(&self) -> Option<String> {
         let Self { name, updated, replicas, total, .. } = self;
-        if self.is_terminating || !self.is_observed || (updated >= replicas && total <= updated) {
+        if self.is_terminating || !self.is_observed || total <= updated {
             return None;
         }
         let complaint = self.complaint.as_ref().map(|text| format!(": {text}")).unwrap_or_default();
@@ -268,13 +268,6 @@ impl Version {
         self.record.as_ref().is_some_and(|record| record.state != VersionState::NotRegistered)
     }
 
-    /// Why an object of `spec.perVersion` is not as the spec has it, as a sentence.
-    #[must_use]
-    pub fn unapplied(&self) -> Option<String> {
-        let resource = self.resources.iter().flatten().find(|resource| !resource.applied)?;
-        Some(format!("{} {} is not applied: {}", resource.kind, resource.name, resource.message))
-    }
-
     /// Whether Temporal reports it as drained, and since when.
     #[must_use]
     pub fn drained(&self) -> Option<Option<DateTime<Utc>>> {
@@ -360,6 +353,23 @@ impl Facts {
     #[must_use]
     pub fn is_scaled_to_zero(&self, version: &Version) -> bool {
         version.workers.is_some() && self.pools_in_need(version).next().is_none()
+    }
+
+    /// Why a version lacks an object of `spec.perVersion`, as a sentence.
+    #[must_use]
+    pub fn unapplied(&self, version: &Version) -> Option<String> {
+        let recorded = || version.record.as_ref().map(|record| &record.resources);
+        let resources = version.resources.as_ref().or_else(recorded);
+        let all = || resources.into_iter().flatten();
+        if version.workers.is_none()
+            || all().filter(|resource| resource.applied).count() >= self.spec.per_version.len()
+        {
+            return None;
+        }
+        Some(match all().find(|resource| !resource.applied) {
+            Some(of) => format!("{} {} is not applied: {}", of.kind, of.name, of.message),
+            None => format!("waiting for the objects of {}", version.build),
+        })
     }
 
     /// A Deployment whose update in place is not complete, if there is one, with a sentence; the first that makes no progress.

@@ -54,7 +54,8 @@ pub fn refresh(
     if facts.spec.force_promote.is_none() || status.spent_force_promote != facts.spec.force_promote {
         status.spent_force_promote = None;
     }
-    status.rejected = status.rejected.take().filter(|rejected| rejected.hash == facts.target.hash);
+    status.rejected =
+        status.rejected.take().filter(|rejected| rejected.hash == facts.target.hash && !facts.is_at_target());
     refresh_versions(status, facts, plan, forgotten, now);
     status.hooks = hooks::needing_attention(plan);
     if let (Some(evacuation), Some(plan)) = (&mut status.evacuation, plan) {
@@ -127,6 +128,11 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
     let since = before.filter(|before| before.state == state).and_then(|before| before.since);
     let pinned = version.running.map(|running| running.pinned);
     let takes_tasks = matches!(state, VersionState::Current | VersionState::Ramping);
+    // A pin makes a drained version drain again, and so does the end of new tasks, which this may be the first to see.
+    let began =
+        version.listed.as_ref().and_then(|listed| listed.drainage).and_then(|drainage| drainage.changed);
+    let idle_since = before.filter(|before| before.state == state).and_then(|before| before.drained_since);
+    let idle_since = idle_since.filter(|since| began.is_none_or(|began| began <= *since));
     let running = pinned.map(|pinned| pinned as i64);
     let running = running.or_else(|| before.filter(|_| !takes_tasks).and_then(|b| b.running_workflows));
     let running = if state == VersionState::Drained && version.was_active() && pinned.is_none() {
@@ -141,8 +147,8 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
             Some(drained_since(version).unwrap_or(now))
         }
         TemporalState::Known(_) => match pinned {
-            Some(_) => before.and_then(|before| before.drained_since).or(Some(now)),
-            None => before.and_then(|before| before.drained_since),
+            Some(_) => idle_since.or(Some(now)),
+            None => idle_since,
         },
     };
     let workers = version.workers.as_ref();
@@ -220,10 +226,10 @@ fn condition_values(
         (None, Some(_)) => (Truth::False, Reason::RolloutComplete, String::new()),
     };
     let updating = facts.updating().filter(|_| active.is_none());
-    let stuck = evacuation.and_then(|plan| evacuate::stuck(plan, now)).or_else(|| {
-        let (pool, sentence) = updating.as_ref()?;
-        pool.complaint.as_ref().map(|_| (Reason::NoProgress, sentence.clone()))
-    });
+    let stuck_evacuation = evacuation.and_then(|plan| evacuate::stuck(plan, now));
+    let stuck_update = updating.as_ref().filter(|(pool, _)| pool.complaint.is_some());
+    let stuck_update = stuck_update.map(|(_, sentence)| (Reason::NoProgress, sentence.clone()));
+    let stuck = stuck_evacuation.clone().or(stuck_update);
     let stalled_condition = match &stuck {
         _ if is_stuck => {
             let word = if reason == Reason::Stalled { Reason::NoProgress } else { reason };
@@ -237,7 +243,8 @@ fn condition_values(
         matches!(facts.temporal, TemporalState::Lost { .. }) && !is_briefly_limited(status, facts, now);
     let reconciling_condition = if facts.deleted_at.is_some() {
         (Truth::True, Reason::Terminating, message.clone())
-    } else if let Some(task) = evacuation.and_then(Plan::current_task).filter(|_| !is_lost && stuck.is_none())
+    } else if let Some(task) =
+        evacuation.and_then(Plan::current_task).filter(|_| !is_lost && stuck_evacuation.is_none())
     {
         (Truth::True, Reason::Progressing, task.message.clone())
     } else if (active.is_some() || is_lost || facts.unchecked.is_some()) && !is_stuck {
@@ -267,9 +274,23 @@ fn uncounted(facts: &Facts) -> Option<String> {
     })
 }
 
-/// Why an object of `spec.perVersion` is not as the spec has it, as a sentence.
+/// Why a version that serves workflows lacks an object of `spec.perVersion`, as a sentence.
 fn unapplied(facts: &Facts) -> Option<String> {
-    facts.versions.values().find_map(Version::unapplied)
+    facts
+        .versions
+        .values()
+        .filter(|version| serves(facts, version))
+        .find_map(|version| facts.unapplied(version))
+}
+
+/// True if workflows may run on a version.
+fn serves(facts: &Facts, version: &Version) -> bool {
+    let is_idle = || version.record.as_ref().is_some_and(|record| record.drained_since.is_some());
+    match facts.state(version) {
+        VersionState::Current | VersionState::Ramping => true,
+        VersionState::Draining => !is_idle(),
+        VersionState::NotRegistered | VersionState::Inactive | VersionState::Drained => false,
+    }
 }
 
 fn up_to_date(
@@ -404,15 +425,8 @@ fn ready(facts: &Facts) -> (Truth, Reason, String) {
         |version: &Version| version.record.as_ref().is_some_and(|record| record.revision.is_some());
     let has_workers =
         |version: &Version| version.workers.is_some() || version.has_revision || was_made(version);
-    let serves = |version: &&Version| {
-        let state = facts.state(version);
-        let is_idle = version.record.as_ref().is_some_and(|record| record.drained_since.is_some());
-        let is_idle = state == VersionState::Draining && is_idle;
-        has_workers(version)
-            && !is_idle
-            && matches!(state, VersionState::Current | VersionState::Ramping | VersionState::Draining)
-    };
-    let mut serving = facts.versions.values().filter(serves).peekable();
+    let serving = facts.versions.values();
+    let mut serving = serving.filter(|version| has_workers(version) && serves(facts, version)).peekable();
     if serving.peek().is_none() {
         return (Truth::False, Reason::NotStarted, "no version of this object receives tasks".to_owned());
     }

@@ -84,7 +84,7 @@ pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: D
     }
     let TemporalState::Known(_) = &facts.temporal else {
         // Existing workers stay, and deleted ones are recreated.
-        let is_kept = stands(version) || making == Some(Making::Over);
+        let is_kept = stands(version, now) || making == Some(Making::Over);
         return if is_kept { Act::Serve } else { Act::Leave };
     };
     match facts.state(version) {
@@ -97,13 +97,13 @@ pub fn act(facts: &Facts, version: &Version, wanted: &NeededVersions<'_>, now: D
         _ if is_wanted => Act::Serve,
         // The workers belong to another client: Windlass does not delete their record.
         _ if version.workers.is_none() && version.listed.is_some() && !facts.is_ours(version) => Act::Leave,
-        VersionState::Draining | VersionState::Drained if version.was_active() => retire(facts, version, now),
+        VersionState::Drained if version.was_active() => retire(facts, version, now),
         // Temporal listed it before: act only if Temporal reports this version as not found.
         VersionState::NotRegistered if version.was_listed() && !version.is_forgotten => Act::Leave,
         VersionState::NotRegistered if version.workers.is_none() => Act::Forget,
         // It never received tasks, but a gate may have run on it, or a person may have pinned a workflow to it. If
         // Temporal does not know it, a person may have deleted the record: workflows pinned to it still need its
-        // workers.
+        // workers. Or Temporal does not report that it is drained.
         VersionState::NotRegistered
         | VersionState::Inactive
         | VersionState::Draining
@@ -199,9 +199,12 @@ pub fn is_drained(version: &Version, now: DateTime<Utc>) -> bool {
 }
 
 /// True if a version keeps its workers while the state in Temporal is unknown.
-fn stands(version: &Version) -> bool {
-    let recorded = version.record.as_ref().map(|record| record.state);
-    let serves =
-        matches!(recorded, Some(VersionState::Current | VersionState::Ramping | VersionState::Draining));
-    serves && version.has_revision
+#[must_use]
+pub fn stands(version: &Version, now: DateTime<Utc>) -> bool {
+    let Some(record) = version.record.as_ref().filter(|_| version.has_revision) else { return false };
+    match record.state {
+        VersionState::Current | VersionState::Ramping => true,
+        VersionState::Draining => record.drained_since.is_none_or(|since| now < since + UNREPORTED),
+        VersionState::NotRegistered | VersionState::Inactive | VersionState::Drained => false,
+    }
 }

@@ -18,7 +18,7 @@ pub fn await_available(facts: &Facts) -> Next {
         );
     };
     let Some(workers) = facts.pools_in_need(version).find(|pool| !pool.are_available()) else {
-        return match version.unapplied() {
+        return match facts.unapplied(version) {
             Some(sentence) => Next::wait(Reason::WorkersNotReady, sentence),
             None => Next::Done,
         };

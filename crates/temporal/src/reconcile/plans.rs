@@ -128,10 +128,6 @@ impl Reconcile<'_> {
         };
         self.record_event(Event::warning(event, &old.id, note));
         self.record(status, old, outcome, reason, &message);
-        if self.facts.is_at_target() {
-            // Only steps after the promotion are skipped: nothing is rolled back.
-            return;
-        }
         status.rejected = Some(Rejected {
             hash: old.target_hash.clone(),
             build_id: build.to_string(),
@@ -247,10 +243,6 @@ impl Reconcile<'_> {
     fn fail(&self, status: &mut WorkerDeploymentStatus, plan: &Plan, hash: &str, why: &str) {
         self.record(status, plan, Ending::Failed, Reason::PlanFailed, why);
         self.record_event(Event::warning(Reason::RolloutFailed, &plan.id, why));
-        if self.facts.is_at_target() {
-            // It is not rejected: it is current.
-            return;
-        }
         status.rejected = Some(Rejected {
             hash: hash.to_owned(),
             build_id: self.facts.target.build.to_string(),

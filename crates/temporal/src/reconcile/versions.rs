@@ -181,7 +181,9 @@ impl Reconcile<'_> {
                 return Ok(VersionOutcome::Retiring);
             }
             Act::DeleteRecord => {
-                self.delete_record(build, false).await;
+                // No workflow runs on one that Temporal never reports as drained.
+                let drains = self.facts.state(&self.facts.versions[build]) == VersionState::Draining;
+                self.delete_record(build, drains).await;
                 return Ok(VersionOutcome::Requeue(self.cx.until_delete(&self.facts.uid, build).max(MOVING)));
             }
             Act::Forget => return Ok(VersionOutcome::Gone),

@@ -27,8 +27,8 @@ const WHILE_TAKEN: Duration = Duration::from_secs(5);
 const BETWEEN_COUNTS: TimeDelta = TimeDelta::seconds(10);
 /// A batch is stalled only after so many workflows for each second.
 const SLOWEST: i64 = 10;
-/// How long a version without workflows may take to drain, in seconds: Temporal checks every three minutes.
-const DRAINS_IN: i64 = 900;
+/// How long a version without workflows may take to drain, in seconds: it counts as drained after 15 minutes at most.
+const DRAINS_IN: i64 = 1200;
 /// Progress of the wait: the number of workflows that are left, and when Windlass counted them.
 const LEFT: &str = "left";
 const COUNTED_AT: &str = "countedAt";

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use chrono::TimeDelta;
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 use windlass_sim::{Before, Failure, FaultPlan, NoFaults, RequestInfo};
 use windlass_temporal::port::{BuildId, RoutingWrite};
@@ -43,13 +43,23 @@ async fn deleted_workers_of_a_workflow_are_restored_during_deletion() {
     s.until("it waits", |s| s.message("Reconciling").contains("running workflows")).await;
     let name = format!("orders-{v1}");
     let has_workers = |s: &Stage| s.deployment_of(&v1).is_some_and(|live| live["spec"]["replicas"] == 2);
-    for is_scaled in [false, true, false] {
+    for (is_scaled, fault) in [
+        (false, Fault::None),
+        (true, Fault::None),
+        (false, Fault::Uncounting),
+        (false, Fault::Limiting),
+        (false, Fault::Down),
+    ] {
+        s.temporal.set_fault(fault.clone());
         if is_scaled {
             let to_zero = Patch::Merge(json!({"spec": {"replicas": 0}}));
             s.api("Deployment").patch(&name, &PatchParams::default(), &to_zero).await.unwrap();
         } else {
             s.api("Deployment").delete(&name, &DeleteParams::default()).await.unwrap();
         }
+        s.seconds(300).await;
+        assert!(s.object().is_some(), "{fault:?}: {:#}", s.status());
+        s.temporal.set_fault(Fault::None);
         s.until("its workers are restored", has_workers).await;
         s.seconds(900).await;
         assert!(s.deployment_of(&v1).is_some() && s.object().is_some(), "{:#}", s.status());
@@ -267,6 +277,16 @@ async fn worker_deployment_that_never_reached_temporal_is_deleted() {
     }
 }
 
+/// Deletes what workers can be created from, and the workers, as the deletion of their namespace does.
+async fn delete_all(s: &Stage, build: &BuildId) {
+    let revisions = s.api("ControllerRevision");
+    for revision in revisions.list(&ListParams::default()).await.unwrap() {
+        let name = revision.metadata.name.unwrap();
+        revisions.delete(&name, &DeleteParams::default()).await.unwrap();
+    }
+    s.api("Deployment").delete(&format!("orders-{build}"), &DeleteParams::default()).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn worker_deployment_is_deleted_after_its_workers_disappear() {
     let (s, v1) = Stage::running(spec("v1")).await;
@@ -275,13 +295,15 @@ async fn worker_deployment_is_deleted_after_its_workers_disappear() {
     s.seconds(1200).await;
     assert!(s.object().is_some(), "workers are there");
     s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
+    s.until("they are restored", |s| s.deployment_of(&v1).is_some()).await;
+    delete_all(&s, &v1).await;
     s.until("it is gone", |s| s.object().is_none()).await;
 
     // The operator tries for some minutes to release the routing first.
     let (s, v1) = Stage::running(spec("v1")).await;
     s.temporal.set_fault(Fault::Secretless);
     s.delete().await;
-    s.api("Deployment").delete(&format!("orders-{v1}"), &DeleteParams::default()).await.unwrap();
+    delete_all(&s, &v1).await;
     s.seconds(300).await;
     assert!(s.message("Reconciling").contains("no workers are left"), "{}", s.message("Reconciling"));
     s.temporal.set_fault(Fault::None);

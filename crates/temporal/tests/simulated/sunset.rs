@@ -9,17 +9,19 @@ use crate::stage::{Stage, deployment, spec};
 #[tokio::test(start_paused = true)]
 async fn drained_version_with_a_new_pinned_workflow_is_scaled_up() {
     let mut slow = spec("v1");
-    slow["sunset"]["deleteDelaySeconds"] = 3600.into();
+    slow["sunset"]["deleteDelaySeconds"] = 36_000.into();
     let (s, v1) = Stage::running(slow).await;
     s.set_image("v2").await;
     s.until_current(&s.target().await).await;
-    s.until("v1 has no pods", |s| s.deployment_of(&v1).unwrap()["spec"]["replicas"] == 0).await;
-    s.seconds(60).await;
-    s.temporal.start(&deployment(), "again", Some(&v1), 0.0);
-    s.until("v1 has its pods", |s| s.deployment_of(&v1).unwrap()["spec"]["replicas"] == 2).await;
-    assert_eq!(s.record(&v1)["state"], "Draining");
-    assert_eq!(s.events("VersionRevived"), 1);
-    s.temporal.end("again");
+    for (after, revived) in [(60, 1), (1800, 2)] {
+        s.until("v1 has no pods", |s| s.deployment_of(&v1).unwrap()["spec"]["replicas"] == 0).await;
+        s.seconds(after).await;
+        s.temporal.start(&deployment(), "again", Some(&v1), 0.0);
+        s.until("v1 has its pods", |s| s.deployment_of(&v1).unwrap()["spec"]["replicas"] == 2).await;
+        assert_eq!(s.record(&v1)["state"], "Draining");
+        assert_eq!(s.events("VersionRevived"), revived);
+        s.temporal.end("again");
+    }
     s.until("v1 has no pods", |s| s.deployment_of(&v1).unwrap()["spec"]["replicas"] == 0).await;
 }
 
@@ -41,9 +43,13 @@ async fn version_that_temporal_never_reports_as_drained_is_retired() {
     s.until("its workers are deleted", |s| s.deployment_of(&v1).is_none()).await;
     assert_eq!(s.condition("Ready"), "True/WorkersReady");
     let events = s.events("VersionScaledDown");
+    s.temporal.set_fault(Fault::Limiting);
+    s.seconds(120).await;
+    s.temporal.set_fault(Fault::None);
     s.seconds(3600).await;
     assert!(s.deployment_of(&v1).is_none(), "it is not restored");
     assert_eq!((events, s.events("VersionScaledDown")), (1, 1));
+    assert!(s.record(&v1).is_null() && s.temporal.writes().contains(&Write::DeleteVersion(v1)));
     s.assert_no_orphans();
 }
 

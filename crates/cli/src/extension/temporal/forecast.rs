@@ -206,9 +206,7 @@ impl Forecast {
         self.target_build_id = build.to_string();
         self.takeover = then.takeover;
         let is_valid = facts.invalid.is_none();
-        if is_valid {
-            self.add_applied_at_once(facts);
-        }
+        self.add_applied_at_once(facts);
         let from = facts.current().map_or("no version".to_owned(), ToString::to_string);
         let object = argument_of("wwd", &facts.name, &facts.namespace);
         let active = evacuate::rollout(plan).filter(|plan| plan.is_active());
@@ -295,7 +293,7 @@ impl Forecast {
                 "the Deployments of all versions are updated ({with_workers}), once Temporal answers at the new connection"
             ));
         }
-        if has("replicas") && with_workers > 0 {
+        if has("replicas") && with_workers > 0 && per_version::replicas(&facts.spec, "").is_some() {
             happens.push(format!("spec.replicas applies to all versions with workers ({with_workers})"));
         }
         self.happens.extend(happens);
