@@ -28,29 +28,36 @@ async fn drained_version_with_a_new_pinned_workflow_is_scaled_up() {
 #[tokio::test(start_paused = true)]
 async fn version_that_temporal_never_reports_as_drained_is_retired() {
     let s = Stage::with(Settings { drainage: TimeDelta::days(99), ..Settings::default() });
-    s.create(spec("v1")).await;
+    let mut slow = spec("v1");
+    slow["sunset"]["deleteDelaySeconds"] = 3600.into();
+    s.create(slow).await;
     let v1 = s.target().await;
     s.until_current(&v1).await;
     s.temporal.start(&deployment(), "long", Some(&v1), 0.0);
     let v2 = s.roll_to("v2").await;
     s.until_current(&v2).await;
     s.seconds(3600).await;
-    assert_eq!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 2, "a workflow runs there");
+    let replicas = |s: &Stage| s.deployment_of(&v1).unwrap()["spec"]["replicas"].as_i64().unwrap();
+    assert_eq!(replicas(&s), 2, "a workflow runs there");
     s.temporal.end("long");
     s.seconds(14 * 60).await;
     assert_eq!(s.record(&v1)["state"], "Draining");
-    assert_eq!(s.deployment_of(&v1).unwrap()["spec"]["replicas"], 2, "Temporal may still report it");
-    s.until("its workers are deleted", |s| s.deployment_of(&v1).is_none()).await;
+    assert_eq!(replicas(&s), 2, "Temporal may still report it");
+    s.until("it has no pods", |s| replicas(s) == 0).await;
     assert_eq!(s.condition("Ready"), "True/WorkersReady");
-    let events = s.events("VersionScaledDown");
     s.temporal.set_fault(Fault::Limiting);
-    s.seconds(120).await;
+    s.seconds(300).await;
+    assert_eq!(replicas(&s), 0, "an outage does not restore it");
     s.temporal.set_fault(Fault::None);
-    s.seconds(3600).await;
-    assert!(s.deployment_of(&v1).is_none(), "it is not restored");
-    assert_eq!((events, s.events("VersionScaledDown")), (1, 1));
-    assert!(s.record(&v1).is_null() && s.temporal.writes().contains(&Write::DeleteVersion(v1)));
-    s.assert_no_orphans();
+    s.temporal.start(&deployment(), "pinned", Some(&v1), 0.0);
+    s.until("it has pods for a pinned workflow", |s| replicas(s) == 2).await;
+    s.temporal.end("pinned");
+    s.seconds(16 * 60).await;
+    assert_eq!(replicas(&s), 0);
+    s.seconds(3700).await;
+    assert!(s.deployment_of(&v1).is_none() && s.record(&v1).is_null(), "{:#}", s.record(&v1));
+    assert!(s.temporal.writes().contains(&Write::DeleteVersion(v1)));
+    assert_eq!(s.events("VersionScaledDown"), 2);
 }
 
 #[tokio::test(start_paused = true)]
