@@ -8,7 +8,7 @@ use super::super::leave;
 use super::super::topology::{Domain, Order};
 use super::super::wave::{Clause, next_grants, waits_for_turn};
 use super::*;
-use crate::api::{IntOrString, LastNodes, SidecarStatus, Topology};
+use crate::api::{Groups, IntOrString, LastNodes, SidecarStatus, Topology};
 use crate::observed::{Observed, ObservedPod};
 
 /// A fleet that wants v2. Each letter is the domain of a node, from ordinal 0; `-` is none.
@@ -155,15 +155,33 @@ fn last_nodes_wait_until_all_others_are_available() {
     assert_eq!(waves(&last(zones("abab", 1, Some("100%")), &[3])), ["2 0", "1", "3"]);
 }
 
+/// A StatefulSet that is updated to v2.
+fn group(ordinals: std::ops::Range<i32>) -> Group {
+    Group { renderings: fleet(1).renderings, is_ordered: false, incomplete: Some("v2".into()), ordinals }
+}
+
+#[test]
+fn last_pod_of_each_stateful_set_waits_for_the_others() {
+    let facts = fleet(6).at_most(6).wanting("v2");
+    let sets = facts.with(|f| f.groups = vec![group(4..6), group(2..4), group(0..2)]);
+    assert_eq!(granted(&sets), ["5", "3", "1"]);
+    let one_at_a_time = sets.with(|f| f.spec.groups = Groups::OneAtATime);
+    assert_eq!(granted(&one_at_a_time), ["5", "4"]);
+    assert_eq!(granted(&one_at_a_time.clone().but(0, ChildFacts::failed)), ["0", "5", "4"]);
+    let half_running = one_at_a_time.but(0, ChildFacts::half_running);
+    assert_eq!(granted(&half_running), ["5", "4"], "it waits for the turn of its StatefulSet");
+}
+
+#[test]
+fn nodes_that_the_partition_holds_begin_no_domain() {
+    let facts = zones("aab", 1, Some("100%")).held_below_ordinal(1);
+    assert_eq!(granted(&facts), ["2"]);
+    assert_eq!(granted(&facts.but(1, |c| c.granted("v2").converged())), ["2"]);
+}
+
 #[test]
 fn pods_granted_in_the_same_pass_are_waited_for() {
     // Two StatefulSets: in that of ordinals 0 and 1 all are last, in the other one each pod waits for the others.
-    let group = |ordinals: std::ops::Range<i32>| Group {
-        renderings: fleet(1).renderings,
-        is_ordered: false,
-        incomplete: Some("v2".into()),
-        ordinals,
-    };
     let facts =
         last(fleet(4).wanting("v2").at_most(2), &[0, 1]).with(|f| f.groups = vec![group(2..4), group(0..2)]);
     assert_eq!(granted(&facts), ["3"]);

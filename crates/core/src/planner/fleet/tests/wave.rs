@@ -1,6 +1,7 @@
 //! The clauses under which a grant is issued: for each, cases in which it grants and cases in which it does not.
 
-use super::super::wave::{Clause, may_grant, next_grants};
+use super::super::gate::Gate;
+use super::super::wave::{Clause, keeps_for_others, may_grant, next_grants};
 use super::*;
 use crate::api::RestartTime;
 
@@ -244,8 +245,11 @@ fn new_node_may_start_after_the_target_failed_on_another() {
     let starting = |c: ChildFacts| c.down().with(|f| f.pod.ever_ready = false);
     let facts = fleet(3).wanting("v2").but(2, |c| c.granted("v2").seen().failed()).but(1, starting);
     assert_eq!(granted_at_once(&facts, "v2"), []);
-    let failed = facts.but(1, ChildFacts::failed);
+    let failed = facts.clone().but(1, ChildFacts::failed);
     assert_eq!(granted_at_once(&failed, "v2"), [("db-1".to_owned(), Clause::Failed)]);
+    let clause_of_1 = |facts: FleetFacts| may_grant(&facts.at_most(2), 1, &to("v2"));
+    assert_eq!(clause_of_1(facts.clone()), Some(Clause::Serving), "it needs the room of a node that serves");
+    assert_eq!(clause_of_1(facts.but(1, |c| c.with(|f| f.pod.ever_ready = true))), Some(Clause::Down));
 }
 
 #[test]
@@ -323,6 +327,7 @@ fn terminating_pod_of_a_removed_node_takes_wave_room() {
     assert_eq!(may(&two()), Some(Clause::Serving));
     assert_eq!(may(&left(two())), None);
     assert_eq!(may(&left(two()).at_most(2)), Some(Clause::Serving));
+    assert_eq!(may(&left(two().but(0, ChildFacts::down))), None, "a node that is down waits for it too");
 }
 
 #[test]
@@ -430,4 +435,44 @@ fn unrenderable_revision_is_not_granted() {
     let mut facts = fleet(1).wanting("v2");
     facts.renderings.retain(|(revision, _), _| *revision != "v2");
     assert_eq!(next_grants(&facts, &to("v2")), vec![]);
+}
+
+#[test]
+fn granted_node_whose_main_container_does_not_run_takes_room_once() {
+    let facts = fleet(2).at_most(2).wanting("v2").but(0, ChildFacts::half_running).but(1, ChildFacts::failed);
+    let both = [("db-1".to_owned(), Clause::Failed), ("db-0".to_owned(), Clause::Down)];
+    assert_eq!(granted_at_once(&facts, "v2"), both);
+}
+
+#[test]
+fn only_one_node_tries_a_target_that_waits_at_its_gate() {
+    let closed = |gate: Gate| {
+        let facts = fleet(4).at_most(4).wanting("v2").but(3, ChildFacts::failed).but(2, ChildFacts::failed);
+        facts.with(|f| f.rollout.gate = gate.clone())
+    };
+    let names = |facts: &FleetFacts| -> Vec<String> {
+        granted_at_once(facts, "v2").into_iter().map(|(name, _)| name).collect()
+    };
+    assert_eq!(names(&closed(Gate::Open)).len(), 4);
+    let facts = closed(Gate::Person);
+    assert_eq!(names(&facts), ["db-3"], "those that serve wait, and one that failed tries it");
+    let tried = facts.clone().but(3, |c| c.granted("v2").seen().failed());
+    assert_eq!(names(&tried), Vec::<String>::new(), "it failed there, too");
+    let runs = facts.clone().but(3, |c| c.running("v2"));
+    assert_eq!(names(&runs), ["db-3", "db-2"], "one that runs it already tries nothing");
+    let slow = facts.but(2, |c| c.with(|f| f.pod.failed = false)).but(3, |c| c.granted("v2").converged());
+    assert_eq!(names(&slow), Vec::<String>::new(), "one that is only not Ready may come back");
+}
+
+#[test]
+fn pod_that_serves_stays_while_others_are_down() {
+    let facts = fleet(3);
+    let keeps = |facts: &FleetFacts| keeps_for_others(facts, facts.child(0));
+    assert_eq!(keeps(&facts), None);
+    assert_eq!(keeps(&facts.clone().but(0, ChildFacts::down)), None, "it is down itself");
+    let down = facts.clone().but(1, ChildFacts::down);
+    assert_eq!(keeps(&down).unwrap(), "waiting for other pods to become available: db-1");
+    assert_eq!(keeps(&down.clone().at_most(2)), None, "the wave has room");
+    let more = down.at_most(2).but(0, ChildFacts::down).with(|f| f.shutting_down = vec!["db-3-0".to_owned()]);
+    assert_eq!(keeps(&more).unwrap(), "waiting for other pods to become available: db-1, db-3-0");
 }
