@@ -8,6 +8,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use windlass_core::api::Condition;
+use windlass_core::api::conditions::{self, STALLED, UP_TO_DATE};
 
 use crate::port::TemporalError;
 
@@ -18,9 +20,32 @@ pub struct Metrics {
     rollouts: Family<OutcomeLabels, Counter>,
     versions: Family<ObjectLabels, Gauge>,
     unreachable: Family<ObjectLabels, Gauge>,
-    reasons: Family<ReasonLabels, Gauge>,
-    /// The current reason of each object, to remove its series when the reason changes.
-    current_reasons: Arc<Mutex<HashMap<ObjectLabels, String>>>,
+    up_to_date: Reasons,
+    stalled: Reasons,
+}
+
+/// The reason of a condition of each object, in a series with the value 1.
+#[derive(Clone, Debug, Default)]
+struct Reasons {
+    series: Family<ReasonLabels, Gauge>,
+    /// The current reasons, to remove the series of an object when its reason changes.
+    current: Arc<Mutex<HashMap<ObjectLabels, String>>>,
+}
+
+impl Reasons {
+    fn set(&self, labels: &ObjectLabels, reason: Option<&str>) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match reason {
+            Some(reason) => current.insert(labels.clone(), reason.to_owned()),
+            None => current.remove(labels),
+        };
+        if let Some(before) = before.filter(|before| Some(before.as_str()) != reason) {
+            self.series.remove(&labels.with_reason(&before));
+        }
+        if let Some(reason) = reason {
+            self.series.get_or_create(&labels.with_reason(reason)).set(1);
+        }
+    }
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -73,7 +98,12 @@ impl Metrics {
         registry.register(
             "windlass_worker_up_to_date_reason",
             "The reason of a WorkerDeployment's condition UpToDate; always 1",
-            self.reasons.clone(),
+            self.up_to_date.series.clone(),
+        );
+        registry.register(
+            "windlass_worker_stalled",
+            "1 while a WorkerDeployment's condition Stalled is True, with its reason",
+            self.stalled.series.clone(),
         );
     }
 
@@ -118,25 +148,22 @@ impl Metrics {
         self.unreachable.get_or_create(&labels).set(i64::from(lost));
     }
 
-    /// Sets the reason of an object's condition UpToDate.
-    pub(crate) fn set_reason(&self, namespace: &str, name: &str, reason: &str) {
+    /// Sets the reasons of an object's conditions: UpToDate, and Stalled while it is True.
+    pub(crate) fn set_reasons(&self, namespace: &str, name: &str, conditions: &[Condition]) {
         let labels = ObjectLabels::new(namespace, name);
-        let mut current_reasons = self.current_reasons.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = current_reasons.insert(labels.clone(), reason.to_owned());
-        if let Some(before) = before.filter(|before| before != reason) {
-            self.reasons.remove(&labels.set_reason(&before));
-        }
-        self.reasons.get_or_create(&labels.set_reason(reason)).set(1);
+        let reason =
+            |type_: &str| conditions::find(conditions, type_).map(|condition| condition.reason.as_str());
+        self.up_to_date.set(&labels, reason(UP_TO_DATE));
+        let is_stalled = conditions::is_true(conditions, STALLED);
+        self.stalled.set(&labels, reason(STALLED).filter(|_| is_stalled));
     }
 
     pub(crate) fn gone(&self, namespace: &str, name: &str) {
         let labels = ObjectLabels::new(namespace, name);
         self.versions.remove(&labels);
         self.unreachable.remove(&labels);
-        let before = self.current_reasons.lock().unwrap_or_else(PoisonError::into_inner).remove(&labels);
-        if let Some(before) = before {
-            self.reasons.remove(&labels.set_reason(&before));
-        }
+        self.up_to_date.set(&labels, None);
+        self.stalled.set(&labels, None);
     }
 }
 
@@ -145,7 +172,7 @@ impl ObjectLabels {
         Self { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    fn set_reason(&self, reason: &str) -> ReasonLabels {
+    fn with_reason(&self, reason: &str) -> ReasonLabels {
         ReasonLabels { namespace: self.namespace.clone(), name: self.name.clone(), reason: reason.to_owned() }
     }
 }
@@ -161,15 +188,26 @@ mod tests {
         let metrics = Metrics::default();
         let reasons = || -> Vec<String> {
             let text = metrics.text();
-            let lines = text.lines().filter(|line| line.starts_with("windlass_worker_up_to_date_reason{"));
-            lines.map(str::to_owned).collect()
+            let is_reason = |line: &&str| line.contains("reason=");
+            text.lines().filter(is_reason).map(str::to_owned).collect()
         };
-        metrics.set_reason("shop", "orders", "Ramping");
-        metrics.set_reason("shop", "orders", "GateFailed");
-        metrics.set_reason("shop", "orders", "GateFailed");
-        let expected =
-            r#"windlass_worker_up_to_date_reason{namespace="shop",name="orders",reason="GateFailed"} 1"#;
-        assert_eq!(reasons(), [expected]);
+        let set = |conditions: serde_json::Value| {
+            let conditions: Vec<Condition> = serde_json::from_value(conditions).unwrap();
+            metrics.set_reasons("shop", "orders", &conditions);
+        };
+        let condition = |type_: &str, status: &str, reason: &str| {
+            serde_json::json!({"type": type_, "status": status, "reason": reason, "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        };
+        let series = |name: &str, reason: &str| {
+            format!("windlass_worker_{name}{{namespace=\"shop\",name=\"orders\",reason=\"{reason}\"}} 1")
+        };
+        let up = |reason: &str| condition("UpToDate", "False", reason);
+        set(serde_json::json!([up("Ramping"), condition("Stalled", "False", "Progressing")]));
+        set(serde_json::json!([up("GateFailed"), condition("Stalled", "True", "GateFailed")]));
+        assert_eq!(reasons(), [series("up_to_date_reason", "GateFailed"), series("stalled", "GateFailed")]);
+        set(serde_json::json!([up("Applied"), condition("Stalled", "False", "Progressing")]));
+        assert_eq!(reasons(), [series("up_to_date_reason", "Applied")]);
         metrics.gone("shop", "orders");
         assert_eq!(reasons(), Vec::<String>::new());
     }

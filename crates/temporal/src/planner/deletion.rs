@@ -212,9 +212,9 @@ pub fn in_use(facts: &Facts, now: DateTime<Utc>) -> impl Iterator<Item = &Versio
 
 /// True if a version has workers, or workflows may need those that somebody deleted.
 fn has_to_drain(facts: &Facts, version: &Version, now: DateTime<Utc>) -> bool {
-    let is_lost =
-        || version.has_revision && version.was_listed() && facts.is_ours(version) && !is_over(version, now);
-    version.workers.is_some() || is_lost()
+    let is_known = version.listed.is_some() || version.was_listed();
+    let is_lost = is_known && version.has_revision && facts.is_ours(version) && !is_over(version, now);
+    version.workers.is_some() || is_lost
 }
 
 /// When the last version became idle, which may be long after the deletion began.

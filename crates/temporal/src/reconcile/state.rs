@@ -50,7 +50,7 @@ pub(crate) async fn unreadable(
     for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
         conditions::set(&mut status.conditions, type_, truth, reason.as_ref(), sentence, generation, now);
     }
-    cx.metrics.set_reason(&read.meta().namespace, &read.meta().name, reason.as_ref());
+    cx.metrics.set_reasons(&read.meta().namespace, &read.meta().name, &status.conditions);
     save(cx, read, &status).await
 }
 
@@ -198,9 +198,7 @@ impl<'a> Reconcile<'a> {
         let lost = matches!(facts.temporal, TemporalState::Lost { .. });
         let with_workers = facts.versions.values().filter(|version| version.workers.is_some()).count();
         self.cx.metrics.seen(&facts.namespace, &facts.name, with_workers, lost);
-        if let Some(condition) = conditions::find(&status.conditions, UP_TO_DATE) {
-            self.cx.metrics.set_reason(&facts.namespace, &facts.name, &condition.reason);
-        }
+        self.cx.metrics.set_reasons(&facts.namespace, &facts.name, &status.conditions);
         save(self.cx, &self.read, &status).await?;
         for event in self.recorder.take() {
             self.cx.events.record(Kind::WorkerDeployment, self.read.meta(), &event);
