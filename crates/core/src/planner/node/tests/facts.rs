@@ -354,3 +354,26 @@ fn unrestorable_edited_template_waits_without_a_plan() {
     facts.pod = Some(pod("v1").not_running());
     assert!(facts.needs_roll(), "one that is down waits in flight");
 }
+
+#[test]
+fn pod_is_compared_with_the_template_and_its_main_container() {
+    let v2 = || node().granted("v2").with_template("v2");
+    let table: Vec<(&str, NodeFacts, bool, bool)> = vec![
+        ("it serves", node(), true, true),
+        ("it is not Ready, and its main container runs", node().with_pod(pod("v1").not_ready()), true, true),
+        ("its main container does not run", node().with_pod(pod("v1").not_running()), true, false),
+        ("it terminates", node().with_pod(pod("v1").terminating()), true, false),
+        ("the template is another one", v2(), false, true),
+        ("the template is edited", node().with_edited_template(), false, true),
+        ("there is no StatefulSet", node().without_set(), false, true),
+    ];
+    for (what, facts, is_at_template, runs) in table {
+        let pod = facts.pod.as_ref().unwrap();
+        assert_eq!(
+            (facts.is_at_template(pod), facts.main_container_runs()),
+            (is_at_template, runs),
+            "{what}"
+        );
+    }
+    assert!(!node().without_pod().main_container_runs());
+}
