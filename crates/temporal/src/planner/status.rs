@@ -125,13 +125,14 @@ fn record(facts: &Facts, version: &Version, wanted: bool, now: DateTime<Utc>) ->
     {
         state = before.state;
     }
-    let since = before.filter(|before| before.state == state).and_then(|before| before.since);
+    let unchanged = before.filter(|before| before.state == state);
+    let since = unchanged.and_then(|before| before.since);
     let pinned = version.running.map(|running| running.pinned);
     let takes_tasks = matches!(state, VersionState::Current | VersionState::Ramping);
     // A pin makes a drained version drain again, and so does the end of new tasks, which this may be the first to see.
     let began =
         version.listed.as_ref().and_then(|listed| listed.drainage).and_then(|drainage| drainage.changed);
-    let idle_since = before.filter(|before| before.state == state).and_then(|before| before.drained_since);
+    let idle_since = unchanged.and_then(|before| before.drained_since);
     let idle_since = idle_since.filter(|since| began.is_none_or(|began| began <= *since));
     let running = pinned.map(|pinned| pinned as i64);
     let running = running.or_else(|| before.filter(|_| !takes_tasks).and_then(|b| b.running_workflows));

@@ -30,6 +30,7 @@ pub(crate) async fn save(
     read: &Read,
     status: &WorkerDeploymentStatus,
 ) -> Result<(), ClusterError> {
+    cx.metrics.set_reasons(&read.meta().namespace, &read.meta().name, &status.conditions);
     if *status == read.status && read.stored.object["status"].is_object() {
         return Ok(());
     }
@@ -50,7 +51,6 @@ pub(crate) async fn unreadable(
     for (type_, truth) in [(UP_TO_DATE, Truth::False), (STALLED, Truth::True)] {
         conditions::set(&mut status.conditions, type_, truth, reason.as_ref(), sentence, generation, now);
     }
-    cx.metrics.set_reasons(&read.meta().namespace, &read.meta().name, &status.conditions);
     save(cx, read, &status).await
 }
 
@@ -198,7 +198,6 @@ impl<'a> Reconcile<'a> {
         let lost = matches!(facts.temporal, TemporalState::Lost { .. });
         let with_workers = facts.versions.values().filter(|version| version.workers.is_some()).count();
         self.cx.metrics.seen(&facts.namespace, &facts.name, with_workers, lost);
-        self.cx.metrics.set_reasons(&facts.namespace, &facts.name, &status.conditions);
         save(self.cx, &self.read, &status).await?;
         for event in self.recorder.take() {
             self.cx.events.record(Kind::WorkerDeployment, self.read.meta(), &event);

@@ -230,7 +230,7 @@ async fn object_of_another_owner_is_left_alone_and_named() {
     s.until("the rollout waits", |s| s.message("UpToDate").contains("is not applied")).await;
     s.seconds(60).await;
     assert_eq!(s.condition("Reconciling"), "True/Progressing");
-    assert!(s.status()["currentBuildID"].is_null(), "a version without its autoscaler takes no tasks");
+    assert!(s.status()["currentBuildID"].is_null(), "a version without its autoscaler receives no tasks");
     assert!(scaled(&s, &v1).unwrap()["metadata"]["ownerReferences"].is_null());
 }
 

@@ -11,7 +11,7 @@ use ratatui::text::Span;
 use serde::Serialize;
 use serde_json::{Value, json};
 use windlass_temporal::api::names::LABEL_WORKERS;
-use windlass_temporal::api::{Reason, VersionRecord, VersionState};
+use windlass_temporal::api::{VersionRecord, VersionState};
 use windlass_temporal::children::Children;
 use windlass_temporal::connect;
 use windlass_temporal::observe::{self, Read};
@@ -30,7 +30,6 @@ use crate::reader::sentence;
 use crate::report::age;
 use crate::text::Line;
 use windlass_core::api::at_hook::hook_of;
-use windlass_core::api::conditions::{self, Truth, UP_TO_DATE};
 use windlass_core::api::names::{ANNOTATION_ABORT, ANNOTATION_RETRY, argument_of};
 use windlass_core::observed::ObservedObject;
 use windlass_core::revision::drift;
@@ -305,12 +304,9 @@ impl Forecast {
         }
         if let Some(at) = facts.status.temporal_lost_at {
             let at = at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true);
-            let last = conditions::find(&facts.status.conditions, UP_TO_DATE);
-            // Its message begins with the time.
-            let cause =
-                last.filter(|c| c.status != Truth::True.as_ref() && c.reason != Reason::InvalidSpec.as_ref());
-            let since = cause.map_or_else(|| format!("since {at}"), |cause| cause.message.clone());
-            self.waits.push(format!("Temporal gives the operator no usable answers {since}"));
+            self.waits.push(format!(
+                "Temporal gives the operator no usable answers since {at}: see windlass status {object}"
+            ));
         }
         self.waits.extend(facts.unchecked.clone());
         if facts.spec.paused && has_plan {
