@@ -83,9 +83,13 @@ async fn until_grown(w: &World, nodes: usize, storage: &str) {
 
 #[test]
 fn claims_grow_online_and_no_pod_is_replaced() {
-    for strategy in [json!({"type": "InPlace"}), json!({"type": "BlueGreen"})] {
+    let slow = Expansion::Slow(Duration::from_mins(4));
+    for (strategy, way) in
+        [("InPlace", Expansion::Online), ("BlueGreen", Expansion::Online), ("InPlace", slow)]
+    {
+        let strategy = json!({"type": strategy});
         play(|w| async move {
-            serve(&w, Expansion::Online, of_class(fleet(3, strategy), "grows")).await;
+            serve(&w, way, of_class(fleet(3, strategy), "grows")).await;
             let (pods, sets, hash) =
                 (uids(&w, POD), uids(&w, SET), w.status()["lastCompletedRolloutHash"].clone());
             w.change(grown("2Gi")).await;

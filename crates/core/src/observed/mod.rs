@@ -264,6 +264,8 @@ pub struct ObservedClaim {
     pub capacity: Box<str>,
     /// Its conditions that are `True`. They all are about a change of its volume.
     pub conditions: Vec<ClaimCondition>,
+    /// True if a kubelet says that it grows the file system.
+    pub grows_file_system: bool,
 }
 
 /// A condition of a volume claim.
@@ -642,6 +644,7 @@ observed! {
             requested: spec.resources.requests.storage.into(),
             capacity: if is_bound { status.capacity.storage.into() } else { Box::default() },
             conditions: status.conditions.into_iter().filter_map(holds).collect(),
+            grows_file_system: status.allocated_resource_statuses.storage == "NodeResizeInProgress",
         }
     },
     ObservedMachine, no_group, |object: MachineJson, meta: Meta| Self {
@@ -692,11 +695,12 @@ struct StorageJson {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct ClaimStatusJson {
     phase: String,
     capacity: StorageJson,
     conditions: Vec<ConditionJson>,
+    allocated_resource_statuses: StorageJson,
 }
 
 #[derive(Default, Deserialize)]

@@ -11,9 +11,19 @@ use crate::revision::is_smaller;
 /// The condition of a claim whose volume has its new size, and whose file system does not.
 const FILE_SYSTEM_PENDING: &str = "FileSystemResizePending";
 
-/// How long a kubelet may take to grow the file system of a running pod. It looks at each pod every 60 to 90 seconds. A
-/// driver that needs a new pod shows the same condition, so only the time tells them apart.
-const ONLINE: TimeDelta = TimeDelta::seconds(90);
+/// The condition of a claim whose kubelet could not grow the file system. It remains while the kubelet tries again.
+const NODE_ERROR: &str = "NodeResizeError";
+
+/// The condition of a claim whose volume cannot grow.
+const CONTROLLER_ERROR: &str = "ControllerResizeError";
+
+/// How a driver says that it cannot grow a file system that is in use. The kubelet does not try again then, until a pod is
+/// started.
+const IN_USE: &str = "FailedPrecondition";
+
+/// How long a kubelet may take to begin to grow the file system of a running pod. It looks at each pod every 60 to 90 seconds.
+/// One before Kubernetes 1.32 does not say whether it tries, so only the time tells whether a new pod is needed.
+const ONLINE: TimeDelta = TimeDelta::seconds(180);
 
 /// The next step until a node's claims have the sizes in its spec.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -56,7 +66,7 @@ pub struct GrowthInput<'a> {
     pub pod: Option<&'a ObservedPod>,
     /// The time.
     pub now: DateTime<Utc>,
-    /// Since when this process knows that the file system of a claim is to grow. It counts if the claim says no time.
+    /// Since when this process knows that the file system of a claim is to grow.
     pub seen: &'a dyn Fn(&ObservedClaim) -> DateTime<Utc>,
     /// What an event said about a claim last: why its volume cannot grow.
     pub warning: &'a dyn Fn(&ObservedClaim) -> Option<String>,
@@ -139,15 +149,20 @@ fn of_claim(input: &GrowthInput<'_>, claim: &ObservedClaim, size: &str) -> Growt
     }
     let expanding = |until| Growth::Expanding { why: format!("{grows}{}", says(input, claim)), until };
     let pending = claim.conditions.iter().find(|condition| condition.type_ == FILE_SYSTEM_PENDING);
-    // The driver reports ControllerResizeError or NodeResizeError: a new pod might not start at all.
-    let fails = claim.conditions.iter().any(|condition| condition.type_.ends_with("Error"));
-    let pending = pending.filter(|_| !fails);
-    let Some(pending) = pending else {
+    let is_in_use =
+        |condition: &&ClaimCondition| condition.type_ == NODE_ERROR && condition.message.contains(IN_USE);
+    let needs_pod = claim.conditions.iter().any(|condition| is_in_use(&condition));
+    // With another error a new pod might not start at all.
+    let fails = |condition: &ClaimCondition| match condition.type_.as_str() {
+        NODE_ERROR => !needs_pod,
+        other => other == CONTROLLER_ERROR,
+    };
+    let is_busy = claim.grows_file_system && !needs_pod || claim.conditions.iter().any(fails);
+    let Some(pending) = pending.filter(|_| !is_busy) else {
         return expanding(None);
     };
-    let stamp = pending.last_transition_time.unwrap_or_else(|| (input.seen)(claim));
-    // A time in the future was written before the clock was set back.
-    let since = if stamp > input.now { (input.seen)(claim) } else { stamp };
+    let since = (input.seen)(claim);
+    let stamp = pending.last_transition_time.unwrap_or(since);
     // A pod that was started later makes its kubelet grow the file system.
     let is_old = |pod: &&ObservedPod| {
         !pod.meta.terminating
@@ -158,7 +173,7 @@ fn of_claim(input: &GrowthInput<'_>, claim: &ObservedClaim, size: &str) -> Growt
         return expanding(None);
     };
     let until = since + ONLINE;
-    if input.now < until {
+    if input.now < until && !needs_pod {
         return expanding(Some(until));
     }
     let why = format!("{grows}: pod {} has to be restarted to grow its file system", pod.meta.name);
@@ -198,6 +213,15 @@ mod tests {
     fn with(mut claim: ObservedClaim, type_: &str, since: Option<i64>) -> ObservedClaim {
         let (type_, message) = (type_.to_owned(), String::new());
         claim.conditions.push(ClaimCondition { type_, message, last_transition_time: since.map(at) });
+        claim
+    }
+
+    /// A kubelet has tried to grow the file system, and the driver answered with this code.
+    fn tried(mut claim: ObservedClaim, code: &str) -> ObservedClaim {
+        claim = with(claim, NODE_ERROR, Some(20));
+        claim.conditions.last_mut().unwrap().message =
+            format!("failed to expand pvc with rpc error: code = {code}");
+        claim.grows_file_system = true;
         claim
     }
 
@@ -274,7 +298,7 @@ mod tests {
         };
         assert_eq!(
             until(of(pending(Some(10)), Some(&pod(0)), 99)),
-            Some(at(10) + ONLINE),
+            Some(at(5) + ONLINE),
             "its kubelet has time"
         );
         let late = of(pending(Some(10)), Some(&pod(0)), 1_000);
@@ -283,8 +307,15 @@ mod tests {
         assert_eq!(until(of(pending(Some(10)), Some(&pod(11)), 1_000)), None, "started since");
         assert_eq!(until(of(pending(Some(10)), None, 1_000)), None, "there is no pod");
         assert_eq!(of(pending(Some(5_000)), Some(&pod(0)), 1_000), late, "the clock was set back");
-        let failing = with(pending(Some(10)), "NodeResizeError", Some(20));
+        let begun = ObservedClaim { grows_file_system: true, ..pending(Some(10)) };
+        assert_eq!(until(of(begun, Some(&pod(0)), 10_000)), None, "a large file system takes long");
+        let failing = tried(pending(Some(10)), "Internal desc = resize2fs");
         assert_eq!(until(of(failing, Some(&pod(0)), 1_000)), None, "its driver fails");
+        let in_use = tried(pending(Some(10)), "FailedPrecondition desc = the volume is mounted");
+        assert_eq!(of(in_use.clone(), Some(&pod(0)), 21).pod_to_replace(), Some("pod"), "it is in use");
+        assert_eq!(until(of(in_use, Some(&pod(11)), 1_000)), None, "it was started since");
+        let other = with(pending(Some(10)), "ModifyVolumeError", Some(10));
+        assert_eq!(of(other, Some(&pod(0)), 1_000).pod_to_replace(), Some("pod"), "about another change");
         let unplaced = ObservedPod { machine: String::new(), ..pod(0) };
         assert_eq!(until(of(pending(Some(10)), Some(&unplaced), 1_000)), None, "it is not scheduled");
         let leaving = ObservedPod { meta: Meta { terminating: true, ..pod(0).meta }, ..pod(0) };

@@ -35,6 +35,8 @@ const AGAIN_LAST: Duration = Duration::from_mins(5);
 const DRIVER: &str = "windlass.test/played";
 const FAILED: &str =
     "rpc error: code = Internal desc = could not resize the disk: the backend is out of capacity";
+const IN_USE: &str =
+    "failed to expand pvc with rpc error: code = FailedPrecondition desc = the volume is mounted";
 const PENDING: &str = "Waiting for user to (re-)start a pod to finish file system resize of volume on node.";
 
 /// The conditions of a growing claim.
@@ -47,7 +49,7 @@ const CONDITIONS: [&str; 4] =
 pub enum Expansion {
     /// While pods use them, a little later.
     Online,
-    /// The volume soon, and its file system when a pod is started with it.
+    /// The volume soon, and its file system when a pod is started with it. The kubelet of a running pod tries once.
     Offline,
     /// As [`Self::Online`], but each of the two steps takes this long, in whole seconds.
     Slow(Duration),
@@ -186,6 +188,8 @@ pub(super) enum Step {
     Fail,
     VolumeGrown,
     BeginFileSystem,
+    /// The volume is in use.
+    FailInUse,
     /// On this node.
     FileSystemGrown(String),
 }
@@ -217,12 +221,16 @@ impl Growth {
                 self.before = uids(pods);
                 Next::Do(Step::VolumeGrown)
             }
-            Stage::Pending if self.host(way, pods).is_some() => Next::Do(Step::BeginFileSystem),
+            Stage::Pending if !pods.is_empty() => Next::Do(Step::BeginFileSystem),
             Stage::Pending => Next::Wait(None),
-            Stage::FileSystem => {
-                let node = pods.first().and_then(|pod| pod.spec.as_ref()?.node_name.clone());
-                Next::Do(Step::FileSystemGrown(node.unwrap_or_default()))
-            }
+            Stage::FileSystem => match self.host(way, pods) {
+                Some(pod) => {
+                    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+                    Next::Do(Step::FileSystemGrown(node.unwrap_or_default()))
+                }
+                None if pods.is_empty() || has_condition(claim, "NodeResizeError") => Next::Wait(None),
+                None => Next::Do(Step::FailInUse),
+            },
         }
     }
 
@@ -311,6 +319,9 @@ fn status(claim: &PersistentVolumeClaim, step: &Step, now: DateTime<Utc>) -> Val
             "allocatedResourceStatuses": {"storage": "NodeResizePending"},
         }),
         Step::BeginFileSystem => json!({"allocatedResourceStatuses": {"storage": "NodeResizeInProgress"}}),
+        Step::FailInUse => {
+            json!({"conditions": with(claim, &[], Some(condition("NodeResizeError", IN_USE)))})
+        }
         Step::FileSystemGrown(_) => json!({
             "conditions": with(claim, &CONDITIONS, None),
             "capacity": {"storage": allocated(claim)},
@@ -346,7 +357,7 @@ fn event(claim: &PersistentVolumeClaim, volume: &str, step: &Step, now: DateTime
             let message = "Require file system resize of volume on node".to_owned();
             ("Normal", "FileSystemResizeRequired", message, resizer.as_str())
         }
-        Step::BeginFileSystem => return None,
+        Step::BeginFileSystem | Step::FailInUse => return None,
         Step::FileSystemGrown(node) => {
             let message = format!("MountVolume.NodeExpandVolume succeeded for volume {volume:?} {node}");
             ("Normal", "FileSystemResizeSuccessful", message, "kubelet")

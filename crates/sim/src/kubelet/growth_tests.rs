@@ -104,7 +104,7 @@ async fn claim_grows_as_its_class_does() {
     let slow = Expansion::Slow(Duration::from_mins(3));
     for (way, seconds, stages, conditions) in [
         (Expansion::Online, 5, 4, vec![]),
-        (Expansion::Offline, 3600, 2, vec!["FileSystemResizePending"]),
+        (Expansion::Offline, 3600, 3, vec!["FileSystemResizePending", "NodeResizeError"]),
         (slow, 170, 1, vec!["Resizing"]),
         (slow, 350, 3, vec!["FileSystemResizePending"]),
         (slow, 370, 4, vec![]),
