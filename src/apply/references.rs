@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::many::{OnFailure, for_each_concurrent};
 use crate::api::RolloutHash;
-use crate::cache::Existence;
+use crate::cache::{Asked, Existence};
 use crate::clock::monotonic;
 use crate::engine::sentence::some_of;
 use crate::observe::FleetScope;
@@ -17,7 +17,8 @@ use windlass_kube_port::{ClusterError, Kind};
 
 /// After how long an object that existed, or that may not be read, is asked for again.
 const KNOWN_FOR: Duration = Duration::from_mins(1);
-/// After how long a missing object is asked for again.
+/// After how long an object that is missing since a moment is asked for again. Later it is a quarter of that time, at most
+/// [`KNOWN_FOR`].
 const MISSING_FOR: Duration = Duration::from_secs(3);
 
 /// The kinds of objects that could not be checked, because there is no right to read them.
@@ -56,7 +57,7 @@ pub async fn check(fleet: &mut FleetScope) -> Result<Unread, ClusterError> {
             ))),
         };
         if target.as_ref().is_none_or(|target| target == revision) {
-            fleet.missing = blocker.as_ref().map(ToString::to_string);
+            fleet.missing.clone_from(&blocker);
         }
         if requested.as_ref() == Some(revision) {
             fleet.block(blocker);
@@ -110,25 +111,31 @@ async fn look_up(fleet: &FleetScope, reference: &Reference) -> Result<Existence,
     let Reference { kind, name, .. } = reference;
     let (known, namespace) = (&fleet.caches.probes.existence, &fleet.fleet.meta.namespace);
     let key = format!("{kind}/{namespace}/{name}");
-    if let Some((asked, existence)) = known.get(&key)
-        && monotonic().duration_since(asked) < lasts(existence)
+    let last = known.get(&key);
+    let now = monotonic();
+    if let Some(known) = last
+        && now.duration_since(known.at) < known.lasts()
     {
-        return Ok(existence);
+        return Ok(known.existence);
     }
     let existence = match fleet.cluster.exists(kind_of(*kind), namespace, name).await {
         Ok(true) => Existence::Exists,
         Ok(false) => Existence::Missing,
         Err(ClusterError::Forbidden { .. }) => Existence::Forbidden,
-        Err(error) => return Err(error),
+        // Until there is another answer, the last one holds.
+        Err(error) => return last.map(|known| known.existence).ok_or(error),
     };
-    known.put(&key, (monotonic(), existence));
+    let since = last.filter(|known| known.existence == existence).map_or(now, |known| known.since);
+    known.put(&key, Asked { at: now, since, existence });
     Ok(existence)
 }
 
-fn lasts(existence: Existence) -> Duration {
-    match existence {
-        Existence::Exists | Existence::Forbidden => KNOWN_FOR,
-        Existence::Missing => MISSING_FOR,
+impl Asked {
+    fn lasts(&self) -> Duration {
+        match self.existence {
+            Existence::Exists | Existence::Forbidden => KNOWN_FOR,
+            Existence::Missing => (self.at.duration_since(self.since) / 4).clamp(MISSING_FOR, KNOWN_FOR),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ mod status_writes;
 
 pub use computed::Computed;
 pub use holds::Holds;
-pub use probes::{Existence, ProbeCache};
+pub use probes::{Asked, Existence, ProbeCache};
 pub use sightings::{Sighting, Sightings};
 pub use status_writes::StatusWrites;
 

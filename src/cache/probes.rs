@@ -96,6 +96,17 @@ pub enum Existence {
     Forbidden,
 }
 
+/// The last answer about an object that a template names.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// When it came.
+    pub at: Instant,
+    /// When the first of equal answers came.
+    pub since: Instant,
+    /// What it says.
+    pub existence: Existence,
+}
+
 /// Why a new set of nodes has no name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NamingFailure {
@@ -134,8 +145,8 @@ pub struct ProbeCache {
     pub live_pods: Remembered<str, Arc<LivePods>>,
     /// By fleet UID and target: why no name was found for its new set, and when.
     pub naming_failure: Remembered<(String, String), NamingFailure>,
-    /// By kind, namespace and name: when an object that a template names was last asked for, and the answer.
-    pub existence: Remembered<str, (Instant, Existence)>,
+    /// By kind, namespace and name: the last answer about an object that a template names.
+    pub existence: Remembered<str, Asked>,
     /// Limits the concurrent lists of pods.
     pub turns: Turns,
 }

@@ -51,7 +51,7 @@ pub struct FleetScope {
     #[doc(hidden)]
     pub blocker: Option<Blocker>,
     /// The objects that do not exist although the template of the rollout names them, in a sentence.
-    pub(crate) missing: Option<String>,
+    pub(crate) missing: Option<Blocker>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
     /// Results that are cached for the rest of this reconcile.
@@ -68,7 +68,7 @@ pub struct ReconcileCache {
     /// The facts, and the state of the caches that they were computed from.
     facts: Option<(State, Arc<FleetFacts>)>,
     /// The gate of its rollout, and the missing objects that it was computed with.
-    gate: Option<(Option<String>, Gate)>,
+    gate: Option<(Option<Blocker>, Gate)>,
     /// The spec of a node, by the rollout hash of its revision. It does not change within a reconcile.
     specs: HashMap<RolloutHash, Arc<StatefulNodeSpec>>,
     /// How often the facts were requested.
@@ -94,7 +94,7 @@ struct State {
     /// Why the desired state cannot be rolled out, if so.
     blocker: Option<Blocker>,
     /// The objects that the template names and that do not exist.
-    missing: Option<String>,
+    missing: Option<Blocker>,
     /// Of a StatefulSetRollout: the changes of StatefulSets and pods, and the plans of its pods.
     pods: Option<(u64, u64, Vec<PodUpdate>)>,
 }

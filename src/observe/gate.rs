@@ -16,6 +16,9 @@ const LOOK_AT_CLOCK: Duration = Duration::from_mins(5);
 const LOOK_FOR_OBJECTS: Duration = Duration::from_secs(5);
 /// A fleet of another kind may be done, which causes no event here.
 const LOOK_AT_OTHERS: Duration = Duration::from_secs(30);
+/// How long a rollout waits for fleets in `after`, in case what began it is about to change them as well: an apply of several
+/// files, or a new version of Windlass.
+const OTHERS_CHANGE_WITHIN: Duration = Duration::from_secs(10);
 
 impl FleetScope {
     fn fleet_kind(&self) -> FleetKind {
@@ -43,8 +46,10 @@ impl FleetScope {
         }) {
             return None;
         }
-        if let Some(sentence) = &self.missing {
-            return Some(Gate::Missing(sentence.clone()));
+        match &self.missing {
+            Some(blocker) if blocker.is_transient() => return Some(Gate::Unanswered(blocker.to_string())),
+            Some(blocker) => return Some(Gate::Missing(blocker.to_string())),
+            None => {}
         }
         if facts.rollout.now.cause().is_some_and(Cause::only_creates) {
             return None;
@@ -64,11 +69,23 @@ impl FleetScope {
         if let Some(sentence) = self.neighbours.why_after(self.fleet_kind(), meta, &strategy.after) {
             return Some(Gate::Predecessors(sentence));
         }
+        if !strategy.after.is_empty() && self.others_may_change().is_some() {
+            let sentence = "waiting a moment, in case the objects in after change, too";
+            return Some(Gate::Predecessors(sentence.to_owned()));
+        }
         let Some(plan) = status.plan.as_ref().and_then(RawPlan::id) else {
             return Some(Gate::Turn("waiting for the plan of the rollout".to_owned()));
         };
         let turn = Turn { kind: self.fleet_kind(), meta, plan: &plan, cause, began: rollout.started_at };
         Some(self.neighbours.why_no_turn(&turn).map_or(Gate::Beginning, Gate::Turn))
+    }
+
+    /// How long the fleets in `after` may still change because of what began the active rollout.
+    fn others_may_change(&self) -> Option<Duration> {
+        let began = self.fleet.status.rollout.as_ref()?.started_at;
+        // A clock that was set back delays nothing.
+        let passed = (self.now - began).to_std().ok()?;
+        OTHERS_CHANGE_WITHIN.checked_sub(passed).filter(|left| !left.is_zero())
     }
 
     /// The active plan, if a user asks that its window opens now.
@@ -86,8 +103,9 @@ impl FleetScope {
         }
         self.fleet.status.rollout.as_ref()?;
         let edge = match gate {
-            Gate::Predecessors(_) | Gate::Turn(_) => return Some(LOOK_AT_OTHERS),
-            Gate::Missing(_) | Gate::Beginning | Gate::Person => return None,
+            Gate::Predecessors(_) => return self.others_may_change().or(Some(LOOK_AT_OTHERS)),
+            Gate::Turn(_) => return Some(LOOK_AT_OTHERS),
+            Gate::Missing(_) | Gate::Unanswered(_) | Gate::Beginning | Gate::Person => return None,
             Gate::Window(opening) => opening.at,
             Gate::Open => match window::state(&self.spec.update_strategy.windows, self.now) {
                 State::Open(until) => until,

@@ -213,8 +213,9 @@ impl Neighbours {
         }
         let own = (turn.kind, turn.meta.key());
         let mut begun = self.begun();
-        // Those that roll, then those that wait and began earlier.
-        let mut ahead: Vec<(bool, DateTime<Utc>, Place, Cause)> = Vec::new();
+        let mut rolling: Vec<(DateTime<Utc>, Place, Cause)> = Vec::new();
+        // Those that wait and began earlier.
+        let mut queued = rolling.clone();
         let mut look = |kind: FleetKind, of: &Meta, status: &NodeDeploymentStatus| {
             let rollout = status.rollout.as_ref().filter(|_| !of.terminating);
             let Some(rollout) = rollout.filter(|rollout| rollout.stage != Stage::Retiring) else { return };
@@ -227,8 +228,9 @@ impl Neighbours {
             let is_earlier = (rollout.started_at, &place) < (turn.began, &own);
             let queues = rollout.waiting_for.parse() == Ok(WaitingFor::Turn) && is_earlier;
             let cause = rollout.cause.parse().unwrap_or(Cause::TemplateChanged);
+            let list = if rolls { &mut rolling } else { &mut queued };
             if place != own && !cause.only_creates() && (rolls || queues) {
-                ahead.push((!rolls, rollout.started_at, place, cause));
+                list.push((rollout.started_at, place, cause));
             }
         };
         for view in views {
@@ -239,11 +241,12 @@ impl Neighbours {
                 look(FleetKind::Pods, &rollout.meta, &rollout.status.rollout);
             }
         }
-        ahead.sort();
-        let name = |(kind, key): &Place| argument_of(kind.short(), &key.name, &key.namespace);
-        let ahead: Vec<(String, Cause)> =
-            ahead.iter().map(|(_, _, place, cause)| (name(place), *cause)).collect();
-        let why = self.limits.why_not(turn.cause, &ahead);
+        let named = |mut list: Vec<(DateTime<Utc>, Place, Cause)>| {
+            list.sort();
+            let name = |(kind, key): Place| argument_of(kind.short(), &key.name, &key.namespace);
+            list.into_iter().map(|(_, place, cause)| (name(place), cause)).collect()
+        };
+        let why = self.limits.why_not(turn.cause, named(rolling), named(queued));
         if why.is_none() {
             begun.insert(own, turn.plan.clone());
         }

@@ -183,7 +183,7 @@ pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Mov
                 (child.grant.hash.as_ref(), health == Health::Down && !child.main_container_runs());
             let stays = child.surplus || child.leave.asked || child.grant.again_at.is_some();
             // A restart can wait, unlike a drain.
-            let waits_at_gate = serves && facts.rollout.gate.is_closed();
+            let waits_at_gate = !is_down && facts.rollout.gate.is_closed();
             let is_held = facts.spec.paused || !facts.grows_claims() || waits_at_gate;
             let stays = stays || (pod.node_name.is_empty() && is_held);
             // The plans of a StatefulSet's pods may need other update strategies.

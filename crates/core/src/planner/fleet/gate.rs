@@ -43,6 +43,8 @@ pub enum Gate {
     Open,
     /// Objects that the new template names do not exist; which ones, in a sentence.
     Missing(String),
+    /// The API server has not answered whether they exist; a sentence.
+    Unanswered(String),
     /// No window is open.
     Window(Opening),
     /// Fleets in `after` are not up to date; which ones, in a sentence.
@@ -63,7 +65,9 @@ impl Gate {
             Self::Open | Self::Person => None,
             Self::Missing(sentence) => Some(format!("waiting for missing objects: {sentence}")),
             Self::Window(opening) => Some(opening.sentence()),
-            Self::Predecessors(sentence) | Self::Turn(sentence) => Some(sentence.clone()),
+            Self::Unanswered(sentence) | Self::Predecessors(sentence) | Self::Turn(sentence) => {
+                Some(sentence.clone())
+            }
             Self::Beginning => Some("waiting for the rollout to begin".to_owned()),
         }
     }
@@ -74,10 +78,10 @@ impl Gate {
         *self != Self::Open
     }
 
-    /// True if it waits for objects that do not exist.
+    /// True if it waits for objects that do not exist, as far as is known.
     #[must_use]
     pub fn lacks_objects(&self) -> bool {
-        matches!(self, Self::Missing(_))
+        matches!(self, Self::Missing(_) | Self::Unanswered(_))
     }
 
     /// When its window opens, if it waits for that.
@@ -116,14 +120,28 @@ impl Limits {
         [None, Some(cause)].into_iter().filter_map(|of| Some((of, *self.0.get(&of)?)))
     }
 
-    /// What a rollout waits for while these others are ahead of it, in a sentence; `None` if it may begin. `ahead`: each with
-    /// its name and cause, the next one last.
+    /// What a rollout waits for, in a sentence; `None` if it may begin. Each of the others with its name and cause: `rolling`,
+    /// and `queued`, which wait for their turn before it. A queued one only counts if there is room for it.
     #[must_use]
-    pub fn why_not<'a>(&self, cause: Cause, ahead: &'a [(String, Cause)]) -> Option<String> {
+    pub fn why_not(
+        &self,
+        cause: Cause,
+        rolling: Vec<(String, Cause)>,
+        queued: Vec<(String, Cause)>,
+    ) -> Option<String> {
+        let mut ahead = rolling;
+        for next in queued {
+            if self.why_no_room(next.1, &ahead).is_none() {
+                ahead.push(next);
+            }
+        }
+        self.why_no_room(cause, &ahead)
+    }
+
+    fn why_no_room(&self, cause: Cause, ahead: &[(String, Cause)]) -> Option<String> {
         self.of(cause).find_map(|(of, most)| {
-            let counted = |other: &&'a (String, Cause)| of.is_none_or(|of| other.1 == of);
-            let counted: Vec<_> = ahead.iter().filter(counted).collect();
-            let (name, _) = counted.last().filter(|_| counted.len() >= most)?;
+            let counted = ahead.iter().filter(|other| of.is_none_or(|of| other.1 == of));
+            let (name, _) = counted.clone().last().filter(|_| counted.count() >= most)?;
             let flag = Limit { cause: of, most };
             Some(format!("waiting for {name}, which is ahead: --max-rollouts is {flag}"))
         })
@@ -173,33 +191,33 @@ impl FleetFacts {
     /// True if a node that could be granted a revision under this clause waits for the gate. Not one that has failed, or
     /// whose target is a way back: to wait would repair nothing.
     pub(super) fn waits_at_gate(&self, child: &ChildFacts, revision: &RolloutHash, clause: Clause) -> bool {
-        let is_completed = self.record.last_completed.as_ref() == Some(revision);
         self.rollout.gate.is_closed()
             && match clause {
                 Clause::RunsTarget | Clause::NeverReady => false,
-                // The target is new to it, and it may be down for a moment only, or about to come back.
+                // What it is granted is new to it, and it may be down for a moment only, or about to come back.
                 Clause::Failed | Clause::Down | Clause::InFlightUnspent => {
                     // A template whose objects are missing repairs nothing.
                     let waits =
                         !child.pod.failed || finds_no_machine(child) || self.rollout.gate.lacks_objects();
-                    self.holds_completed(child) && !is_completed && waits
+                    self.holds_completed(child) && waits
                 }
-                Clause::Serving => self.holds_completed(child) || !is_completed,
+                Clause::Serving => {
+                    self.holds_completed(child) || self.record.last_completed.as_ref() != Some(revision)
+                }
             }
     }
 
-    /// True if a grant is a trial: it passes a closed gate because the node has failed, and the target is new to it. What made
-    /// one node fail may make all of them fail, so there is one trial at a time.
-    pub(super) fn is_trial(&self, child: &ChildFacts, revision: &RolloutHash) -> bool {
-        self.rollout.gate.is_closed()
-            && self.holds_completed(child)
-            && self.record.last_completed.as_ref() != Some(revision)
+    /// True if a grant is a trial: it passes a closed gate because the node has failed, and what it is granted is new to it.
+    /// What made one node fail may make all of them fail, so there is one trial at a time.
+    pub(super) fn is_trial(&self, child: &ChildFacts) -> bool {
+        self.rollout.gate.is_closed() && self.holds_completed(child)
     }
 
-    /// True if a node is at the target already, and is not available.
+    /// True if a node was granted the target already, and is not available.
     pub(super) fn has_trial(&self, rollout_target: &RolloutTarget) -> bool {
-        self.wanted()
-            .any(|child| !self.holds_completed(child) && self.is_moved_and_out(child, rollout_target))
+        // One that was down before the rollout, and keeps its revision, is no trial.
+        let is_new = |child: &ChildFacts| !self.holds_completed(child) || child.state().is_in_flight();
+        self.wanted().any(|child| is_new(child) && self.is_moved_and_out(child, rollout_target))
     }
 
     fn holds_completed(&self, child: &ChildFacts) -> bool {
@@ -216,7 +234,7 @@ impl FleetFacts {
         let sentence = self.rollout.gate.sentence()?;
         let waits = |child: &ChildFacts| {
             if self.grows_claims() {
-                return child.pod.drain.is_due() && !child.is_disrupted();
+                return child.pod.drain.is_due() && child.main_container_runs();
             }
             !self.is_granted(child, rollout_target)
                 && self.waits_at_gate(child, self.revision_for(child, rollout_target), Clause::Serving)
@@ -278,8 +296,8 @@ pub(super) fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         Gate::Turn(_) => Some(WaitingFor::Turn),
         Gate::Person => Some(WaitingFor::Person),
         Gate::Beginning => None,
-        // One that has just begun waits until its gate was looked at.
-        Gate::Open => rollout.waiting_for.parse().ok(),
+        // One that has just begun waits until its gate was looked at, and one that rolls keeps its turn.
+        Gate::Open | Gate::Unanswered(_) => rollout.waiting_for.parse().ok(),
     };
     rollout.waiting_for = waits.map_or_else(String::new, |waits| waits.as_ref().to_owned());
     rollout.window_opened |= plan.is_some() && facts.requests.open_window == plan;
@@ -296,22 +314,25 @@ mod tests {
             causes.iter().enumerate().map(|(at, cause)| (format!("nd/f{at}"), *cause)).collect()
         };
         let (drift, template) = (Cause::OperatorDrift, Cause::TemplateChanged);
-        for (cause, ahead, expected) in [
-            (drift, vec![], None),
-            (drift, vec![template], None),
-            (
-                drift,
-                vec![template, drift],
-                Some("waiting for nd/f1, which is ahead: --max-rollouts is OperatorDrift=1"),
-            ),
-            (template, vec![drift, template], None),
-            (template, vec![drift; 3], Some("waiting for nd/f2, which is ahead: --max-rollouts is 3")),
+        let waits_for = |name: &str, limit: &str| {
+            Some(format!("waiting for nd/{name}, which is ahead: --max-rollouts is {limit}"))
+        };
+        for (cause, rolling, queued, expected) in [
+            (drift, vec![], vec![], None),
+            (drift, vec![template], vec![], None),
+            (drift, vec![template, drift], vec![], waits_for("f1", "OperatorDrift=1")),
+            (template, vec![drift, template], vec![], None),
+            (template, vec![template; 3], vec![], waits_for("f2", "3")),
+            // Those that wait for each other leave room for another cause.
+            (template, vec![drift], vec![drift; 9], None),
+            (template, vec![drift, template], vec![drift, template], waits_for("f1", "3")),
+            (drift, vec![], vec![drift], waits_for("f0", "OperatorDrift=1")),
         ] {
-            let why = limits.why_not(cause, &others(&ahead));
-            assert_eq!(why.as_deref(), expected, "{cause} beside {ahead:?}");
+            let why = limits.why_not(cause, others(&rolling), others(&queued));
+            assert_eq!(why, expected, "{cause} beside {rolling:?}, then {queued:?}");
         }
         assert!(!Limits::of_operator().apply_to(template) && Limits::of_operator().apply_to(drift));
-        assert_eq!(Limits::default().why_not(drift, &others(&[drift; 9])), None);
+        assert_eq!(Limits::default().why_not(drift, others(&[drift; 9]), vec![]), None);
     }
 
     #[test]

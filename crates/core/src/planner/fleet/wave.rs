@@ -288,7 +288,7 @@ pub fn next_grants(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<Gr
             Order::Unknown => false,
         };
         let waits = clause == Clause::Serving && facts.awaits_lower(child);
-        let is_trial = clause != Clause::RunsTarget && facts.is_trial(child, revision);
+        let is_trial = clause != Clause::RunsTarget && facts.is_trial(child);
         let waits = waits || facts.waits_at_gate(child, revision, clause) || (is_trial && !may_try);
         if waits || serves && last_pods.hold(child) || child.pod.ready && !is_its_turn {
             continue;

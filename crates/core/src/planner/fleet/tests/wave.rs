@@ -465,6 +465,27 @@ fn only_one_node_tries_a_target_that_waits_at_its_gate() {
 }
 
 #[test]
+fn restart_of_what_is_down_for_a_moment_waits_at_the_gate() {
+    let facts = |gate: Gate| {
+        let mut facts = fleet(4).at_most(4).but(3, ChildFacts::failed).but(2, ChildFacts::failed);
+        facts = facts.but(1, |c| c.down().with_running_pod());
+        // A new version of Windlass renders the same revision otherwise.
+        for rendering in facts.renderings.values_mut() {
+            rendering.hash = "another template of v1".into();
+        }
+        facts.with(|f| f.rollout.gate = gate.clone())
+    };
+    let names = |facts: &FleetFacts| -> Vec<String> {
+        next_grants(facts, &to("v1")).into_iter().map(|grant| grant.name.to_string()).collect()
+    };
+    assert_eq!(names(&facts(Gate::Open)).len(), 4);
+    assert_eq!(names(&facts(Gate::Person)), ["db-3"], "one that failed tries it");
+    let tried =
+        facts(Gate::Person).but(3, |c| c.with(|f| f.grant.hash = Some("another template of v1".into())));
+    assert_eq!(names(&tried), Vec::<String>::new(), "it has not come back");
+}
+
+#[test]
 fn pod_that_serves_stays_while_others_are_down() {
     let facts = fleet(3);
     let keeps = |facts: &FleetFacts| keeps_for_others(facts, facts.child(0));
