@@ -309,7 +309,7 @@ impl Deed {
                 }
             }
             Self::Restart => {
-                let asked = json!({"windlass.dev/restartedAt": "2026-01-01T00:00:30Z"});
+                let asked = json!({"windlass.dev/restartedAt": scenario.time(30)});
                 world.patch_object(&json!({"metadata": {"annotations": asked}})).await;
             }
             Self::DeleteFleet => world.delete("windlass.dev/v1alpha1", scenario.kind(), "db").await,

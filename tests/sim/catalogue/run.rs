@@ -332,7 +332,7 @@ impl Run {
             Change::Stall | Change::Broken => world.set_image("db:2-nope").await,
             Change::NewBuild => world.patch_object(&json!({"spec": {"unsafeCustomBuildID": "two"}})).await,
             Change::Restart => {
-                let asked = json!({"windlass.dev/restartedAt": "2026-01-01T00:00:10Z"});
+                let asked = json!({"windlass.dev/restartedAt": scenario.time(10)});
                 world.patch_object(&json!({"metadata": {"annotations": asked}})).await;
             }
             Change::Template | Change::SameBuild => world.set_template("2").await,
@@ -446,7 +446,7 @@ impl Run {
                 let old = self.replace(&agent);
                 self.old.push((old, monotonic() + time + GLANCE));
             }
-            Signal::Jump(seconds) => self.world.clock.jump(chrono::Duration::seconds(seconds)),
+            Signal::Jump(seconds) => self.world.jump(seconds),
             Signal::Still(seconds) => {
                 self.world.clock.stop();
                 self.still_until = Some(monotonic() + Duration::from_secs(seconds));

@@ -165,10 +165,12 @@ impl Scenario {
         all
     }
 
-    /// Rollouts that wait for windows. In one of them the clock is set forward by an hour meanwhile.
+    /// Rollouts that wait for windows, and do not end within one. In one of them the clock is set forward by an hour
+    /// meanwhile.
     fn in_windows() -> Vec<Self> {
         let of = |word: &str, nodes| Self {
             windows: Some("UTC"),
+            min_ready_seconds: 25,
             ..Self::new(format!("windows/{word}/{nodes}"), Change::Image, nodes, 1, false)
         };
         let set = Self::blue_green("windows/blue-green/2", Change::Image, 2);
@@ -186,8 +188,17 @@ impl Scenario {
         if self.windows == Some(ZONE_OF_CHANGED_CLOCK) { 1_806_195_480 } else { 1_767_225_600 }
     }
 
+    /// The time so many seconds after it begins.
+    pub fn time(&self, seconds: i64) -> String {
+        let at = chrono::DateTime::from_timestamp(self.begins_at() + seconds, 0).unwrap_or_default();
+        at.to_rfc3339_opts(chrono::SecondsFormat::Secs, true)
+    }
+
     fn windows(&self) -> Value {
-        let window = |zone| json!({"schedule": "*/2 * * * *", "duration": "1m", "timeZone": zone});
+        // No window opens in the hour that the changed clock skips, so a wrong offset delays the rollout by an hour.
+        let hours = if self.windows == Some(ZONE_OF_CHANGED_CLOCK) { "1,3-23" } else { "*" };
+        let schedule = format!("*/2 {hours} * * *");
+        let window = |zone| json!({"schedule": schedule, "duration": "1m", "timeZone": zone});
         self.windows.map(window).into_iter().collect()
     }
 

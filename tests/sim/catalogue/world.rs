@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use chrono::DateTime;
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::Pod;
@@ -38,6 +38,8 @@ pub struct World {
     pub cluster: Cluster,
     /// The operator's clock, which may be wrong. The cluster has its own.
     pub clock: Arc<ClusterClock>,
+    /// The jumps of the operator's clock: when, and by how many seconds.
+    jumps: Mutex<Vec<(DateTime<Utc>, i64)>>,
     pub sidecars: Sidecars,
     /// The peers of hooks.
     pub peers: Peers,
@@ -169,6 +171,7 @@ impl World {
             scenario,
             cluster,
             clock,
+            jumps: Mutex::default(),
             sidecars,
             peers: Peers::default(),
             stale: Arc::default(),
@@ -180,6 +183,23 @@ impl World {
             upgraded: false,
             keeps_caches: true,
         }
+    }
+
+    /// Makes the operator's clock jump.
+    pub fn jump(&self, seconds: i64) {
+        self.clock.jump(TimeDelta::seconds(seconds));
+        self.jumps.lock().unwrap_or_else(PoisonError::into_inner).push((self.cluster.clock().now(), seconds));
+    }
+
+    /// True if a window was open by the operator's clock, so many seconds before the cluster had this age. The windows
+    /// are open in every even minute, in any time zone.
+    pub fn is_window_open(&self, age_micros: u64, seconds_before: i64) -> bool {
+        let at = DateTime::from_timestamp(self.scenario.begins_at(), 0).unwrap_or_default()
+            + TimeDelta::microseconds(age_micros as i64);
+        let jumps = self.jumps.lock().unwrap_or_else(PoisonError::into_inner);
+        let jumped: i64 = jumps.iter().filter(|(when, _)| *when <= at).map(|(_, seconds)| seconds).sum();
+        let read = at.timestamp() + jumped - seconds_before;
+        read.div_euclid(60) % 2 == 0
     }
 
     /// Starts an operator.

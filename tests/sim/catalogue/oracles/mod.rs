@@ -8,6 +8,7 @@ mod release;
 mod safety;
 mod sets;
 mod state;
+mod windows;
 mod words;
 mod writes;
 
@@ -77,6 +78,7 @@ pub fn examine(evidence: &mut Evidence<'_>) -> (BTreeMap<String, u32>, u32) {
     hooks(evidence);
     drained(evidence);
     grown(evidence);
+    windows::examine(evidence);
     if evidence.world.scenario.is_held() {
         held::examine(evidence);
     } else {
