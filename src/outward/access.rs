@@ -7,6 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 
+/// The shortest credential that is hidden, in bytes. A shorter one would occur in most answers by chance.
+const MIN_HIDDEN: usize = 4;
 const NOT_TEXT: &str = "has a credential that is no text in UTF-8";
 
 /// The settings that a request was made from. Its messages name their fields.
@@ -166,15 +168,48 @@ impl Access {
     }
 }
 
-/// A text without the credentials of these headers, which a server may quote in its answer.
-#[must_use]
-pub fn without_credentials(text: &str, headers: &HeaderMap) -> String {
-    let credentials =
-        headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
-    // First the whole value, then the part after the scheme: `Bearer …`.
-    let parts = credentials.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, rest)| rest)]);
-    let long_enough = parts.flatten().filter(|part| part.len() >= 4);
-    long_enough.fold(text.to_owned(), |text, part| text.replace(part, "***"))
+/// The credentials of a request, which a server may quote in its answer.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct Credentials(Vec<String>);
+
+impl Credentials {
+    /// Those in sensitive headers: the whole value, and the part after the scheme, also as it was before its encoding.
+    #[must_use]
+    pub fn of(headers: &HeaderMap) -> Self {
+        let mut all = Vec::new();
+        for value in
+            headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok())
+        {
+            all.push(value.to_owned());
+            let Some((_, rest)) = value.split_once(' ') else { continue };
+            all.push(rest.to_owned());
+            let decoded = STANDARD.decode(rest).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+            if let Some(pair) = decoded {
+                all.extend(pair.split_once(':').map(|(_, password)| password.to_owned()));
+                all.push(pair);
+            }
+        }
+        // In JSON, a slash may be escaped.
+        let escaped: Vec<String> = all.iter().map(|one| one.replace('/', "\\/")).collect();
+        all.extend(escaped);
+        all.retain(|one| one.len() >= MIN_HIDDEN);
+        // The longest come first, since one may be a part of another.
+        all.sort_by_key(|one| std::cmp::Reverse(one.len()));
+        all.dedup();
+        Self(all)
+    }
+
+    /// A text without them.
+    #[must_use]
+    pub fn hide(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, one| text.replace(one, "***"))
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} credentials", self.0.len())
+    }
 }
 
 /// A header's value that `Debug` does not print; `None` if no header can have it.
@@ -211,8 +246,12 @@ mod test {
         access.headers.append("x-key", sensitive("open sesame").unwrap());
         access.headers.append("x-plain", HeaderValue::from_static("shop"));
         let text = "got authorization: Bearer hunter2, token hunter2, x-key: open sesame, x-plain: shop";
-        let shown = without_credentials(text, &access.headers);
+        let shown = Credentials::of(&access.headers).hide(text);
         assert_eq!(shown, "got authorization: ***, token ***, x-key: ***, x-plain: shop");
+        access.add_basic(b"ann", b"pass?/word>").unwrap();
+        let text = r#"{"got": "Basic YW5uOnBhc3M/L3dvcmQ+", "is": "Basic YW5uOnBhc3M\/L3dvcmQ+", "of": "ann:pass?/word>", "or": "pass?\/word>"}"#;
+        let shown = Credentials::of(&access.headers).hide(text);
+        assert_eq!(shown, r#"{"got": "***", "is": "***", "of": "***", "or": "***"}"#);
     }
 
     #[test]

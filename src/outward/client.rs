@@ -15,7 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use url::Url;
 
-use super::access::Trust;
+use super::access::{Credentials, Trust};
 use super::failure::no_answer;
 use super::pem;
 
@@ -57,6 +57,16 @@ pub struct Reply {
     pub body: Vec<u8>,
     /// True if the body was longer.
     pub is_cut: bool,
+    /// The credentials of the request.
+    pub credentials: Credentials,
+}
+
+impl Reply {
+    /// The body, for people: without the credentials of the request.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        self.credentials.hide(&String::from_utf8_lossy(&self.body))
+    }
 }
 
 /// The connections that outlive their exchange.
@@ -100,6 +110,7 @@ impl HttpClient {
         let uri: Uri =
             url.as_str().parse().map_err(|why| format!("cannot be sent: the URL is not valid: {why}"))?;
         let client = self.client(is_https.then(|| trust.clone()))?;
+        let credentials = Credentials::of(&headers);
         let mut sent = http::Request::new(Full::new(body));
         *sent.method_mut() = method;
         *sent.uri_mut() = uri;
@@ -110,7 +121,7 @@ impl HttpClient {
             let (head, mut frames) = response.into_parts();
             let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
             let headers = head.headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
-            let mut reply = Reply { status: head.status.as_u16(), headers, ..Reply::default() };
+            let mut reply = Reply { status: head.status.as_u16(), headers, credentials, ..Reply::default() };
             while let Some(frame) = frames.frame().await {
                 // The handshake is long over, so the certificates are not the reason.
                 let frame = frame.map_err(|error| no_answer(&error, false, &trust))?;

@@ -14,7 +14,9 @@ mod secrets;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, Origin, Trust, without_credentials};
+#[cfg(test)]
+pub use access::Credentials;
+pub use access::{Access, Origin, Trust};
 pub use client::{HttpClient, KeptConnections, MAX_ANSWER_BYTES, Reply, Request};
 pub use files::FileAccess;
 pub use pem::is_server_name;

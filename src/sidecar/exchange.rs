@@ -37,13 +37,14 @@ pub(super) fn get(url: Url, timeout: Duration) -> Request {
     Request { method: Method::GET, url, headers, body, timeout, trust }
 }
 
-/// Sends `request` and reads the whole answer, whatever its status.
+/// Sends `request` and reads the whole answer, whatever its status, without the credentials that it may quote: parts of it are
+/// shown to people.
 pub(super) async fn exchange(http: &HttpClient, request: Request) -> Result<(StatusCode, Vec<u8>), Failure> {
     let reply = http.send(request).await.map_err(Failure::NoAnswer)?;
     if reply.is_cut {
         return Err(Failure::TooLong);
     }
-    Ok((StatusCode::from_u16(reply.status).unwrap_or_default(), reply.body))
+    Ok((StatusCode::from_u16(reply.status).unwrap_or_default(), reply.shown().into_bytes()))
 }
 
 /// The start of an untrusted text on one line, short enough for a status.

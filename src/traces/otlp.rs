@@ -141,7 +141,9 @@ impl ExportClient for Collector {
         for (name, value) in &reply.headers {
             response = response.header(name, value);
         }
-        Ok(response.body(Bytes::from(reply.body))?)
+        // The exporter logs the body of a refusal, which may quote credentials.
+        let body = if reply.status < 300 { reply.body } else { Vec::new() };
+        Ok(response.body(Bytes::from(body))?)
     }
 }
 

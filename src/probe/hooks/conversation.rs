@@ -1,7 +1,7 @@
 //! One exchange with a hook's peer: the request, and the meaning of its answer.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use serde_json::Value;
 use url::Url;
 
@@ -9,7 +9,7 @@ use super::client::HookClient;
 use super::excerpt::excerpt;
 use super::{HookProbe, HookQuestion, HookReply, HookRequest, HttpProbe, QueryProbe, Verdict, prometheus};
 use crate::hooks::{Expression, Over, Variables};
-use crate::outward::{Access, Secrets, without_credentials};
+use crate::outward::{Access, Secrets};
 
 /// The header with the task's ID, by which a peer recognises a repeat.
 pub(super) const TASK_HEADER: &str = "windlass-task";
@@ -61,9 +61,8 @@ impl PeerConnection<'_> {
             timeout: question.timeout,
             trust,
         };
-        let sent = request.headers.clone();
         let reply = self.client.send(request).await?;
-        Ok(judge(probe, &reply, &sent))
+        Ok(judge(probe, &reply))
     }
 
     async fn query(&self, question: &HookQuestion, probe: &QueryProbe) -> Result<(Verdict, String), String> {
@@ -83,11 +82,11 @@ impl PeerConnection<'_> {
     }
 }
 
-fn judge(probe: &HttpProbe, reply: &HookReply, sent: &HeaderMap) -> (Verdict, String) {
+fn judge(probe: &HttpProbe, reply: &HookReply) -> (Verdict, String) {
     let text = String::from_utf8_lossy(&reply.body);
     let body: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
     let more = if reply.is_cut { " (truncated)" } else { "" };
-    let words = excerpt(&without_credentials(&text, sent));
+    let words = excerpt(&reply.shown());
     let sentence = if words.is_empty() {
         format!("answered {}", reply.status)
     } else {

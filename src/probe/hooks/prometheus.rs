@@ -21,7 +21,7 @@ struct Answer {
 
 /// The samples of a response; a scalar becomes one without labels. An error is the end of a sentence.
 pub(super) fn samples(reply: &HookReply) -> Result<Vec<Sample>, String> {
-    let words = || excerpt(&String::from_utf8_lossy(&reply.body));
+    let words = || excerpt(&reply.shown());
     if reply.is_cut {
         return Err(format!(
             "answered {} with too much data: reduce the result, for example with sum or topk",
@@ -37,7 +37,11 @@ pub(super) fn samples(reply: &HookReply) -> Result<Vec<Sample>, String> {
         )
     })?;
     if answer.status != "success" || reply.status >= 300 {
-        return Err(format!("answered {}: {}", reply.status, excerpt(&answer.error)));
+        return Err(format!(
+            "answered {}: {}",
+            reply.status,
+            excerpt(&reply.credentials.hide(&answer.error))
+        ));
     }
     let result = &answer.data["result"];
     let garbled = || {
@@ -56,7 +60,7 @@ pub(super) fn samples(reply: &HookReply) -> Result<Vec<Sample>, String> {
         Some("scalar") => Ok(vec![sample(&Value::Null, result).ok_or_else(garbled)?]),
         Some(other) => Err(format!(
             "answered with a {}: a hook's query has to return an instant vector or a scalar",
-            excerpt(other)
+            excerpt(&reply.credentials.hide(other))
         )),
         None => Err(garbled()),
     }
@@ -90,9 +94,12 @@ pub(super) fn shown(samples: &[Sample]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+    use http::header::AUTHORIZATION;
     use serde_json::json;
 
     use super::*;
+    use crate::outward::Credentials;
 
     fn read(status: u16, body: &str) -> Result<Vec<Sample>, String> {
         samples(&HookReply { status, body: body.as_bytes().to_vec(), ..HookReply::default() })
@@ -141,6 +148,14 @@ mod tests {
         for (status, body, part) in table {
             let said = read(status, body).unwrap_err();
             assert!(said.contains(part), "{body}: {said}");
+        }
+        let mut quoting = HookReply { status: 401, ..HookReply::default() };
+        let mut token = HeaderValue::from_static("Bearer sesame");
+        token.set_sensitive(true);
+        quoting.credentials = Credentials::of(&[(AUTHORIZATION, token)].into_iter().collect());
+        for body in ["bad: Bearer sesame", r#"{"status": "error", "error": "bad: Bearer sesame"}"#] {
+            quoting.body = body.into();
+            assert!(samples(&quoting).unwrap_err().ends_with("bad: ***"), "{body}");
         }
         let cut = HookReply { status: 200, is_cut: true, ..HookReply::default() };
         assert!(samples(&cut).unwrap_err().contains("too much data"));

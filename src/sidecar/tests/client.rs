@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -11,6 +12,7 @@ use super::super::{
 };
 use super::{Answer, FakeServer, Sidecar, args, dead_url};
 use crate::clock::monotonic;
+use crate::outward::{Access, Origin};
 
 const STATUS: &str = r#"{"ready": true, "caughtUp": true, "height": 7, "halted": false}"#;
 
@@ -136,6 +138,17 @@ async fn sidecar_refusal_is_quoted() {
     sidecar.now(Answer::Say(502, String::new()));
     let error = client().status(&sidecar.url).await.unwrap_err();
     assert!(error.to_string().ends_with("502 Bad Gateway"), "{error}");
+    sidecar.now(Answer::Say(401, json!({"message": "the token sesame does not match"}).to_string()));
+    let mut access = Access::of(Origin::Sidecar);
+    access.headers.insert("authorization", sensitive("Bearer sesame"));
+    let error = client().with_access(access).unwrap().status(&sidecar.url).await.unwrap_err();
+    assert!(error.to_string().ends_with(": the token *** does not match"), "{error}");
+}
+
+fn sensitive(value: &'static str) -> HeaderValue {
+    let mut value = HeaderValue::from_static(value);
+    value.set_sensitive(true);
+    value
 }
 
 #[tokio::test]
