@@ -1,10 +1,9 @@
 //! The tasks of a pod's plan, where the pod is one of an existing StatefulSet.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::replace_pod::move_pod;
-use super::{CHILD_CHANGED, UNSEEN, not_written};
+use super::replace_pod::{delete_pod, move_pod};
+use super::{CHILD_CHANGED, UNSEEN};
 use crate::apply::fleet_pods::REQUEUE_STALE_PODS;
 use crate::engine::{Outcome, TaskContext, TaskError};
 use crate::observe::pods::PodScope;
@@ -13,10 +12,7 @@ use crate::planner::fleet::pods::{Mode, PodSet, revision_of};
 use crate::planner::fleet::wave::keeps_for_others;
 use crate::planner::fleet::{ChildFacts, FleetFacts};
 use windlass_kube_port::observed::ObservedPod;
-use windlass_kube_port::{ClusterError, Kind, Target};
-
-/// The requeue delay after the API server has refused to delete a pod.
-const AFTER_REFUSAL: Duration = Duration::from_secs(30);
+use windlass_kube_port::{Kind, Target};
 
 /// The pod, and what it has to become.
 struct Pod {
@@ -92,18 +88,10 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
     }
     let target = Target::of(Kind::Pod, &live.meta);
     if scope.update.as_move().is_some() {
-        return move_pod(&*scope.fleet.cluster, target).await;
+        let runs = pod.child(scope).is_some_and(ChildFacts::main_container_runs);
+        return move_pod(&*scope.fleet.cluster, target, runs).await;
     }
-    match scope.fleet.cluster.delete(target).await {
-        Ok(()) => Ok(Outcome::waiting("waiting for the old pod to terminate")),
-        Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
-            Ok(Outcome::recheck(
-                format!("waiting for the API server to allow the delete: {error}"),
-                AFTER_REFUSAL,
-            ))
-        }
-        Err(error) => not_written(error),
-    }
+    delete_pod(&*scope.fleet.cluster, target).await
 }
 
 /// Why a pod that serves may not be deleted now, in a sentence: pods have gone down since it was granted, which may be

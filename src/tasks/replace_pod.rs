@@ -16,9 +16,30 @@ const EVICT_AGAIN: Duration = Duration::from_secs(5);
 /// The same after a refusal that only a user can end.
 const AFTER_REFUSAL: Duration = Duration::from_secs(30);
 
+/// Deletes a pod.
+pub(super) async fn delete_pod(cluster: &dyn Cluster, target: Target) -> Result<Outcome, TaskError> {
+    match cluster.delete(target).await {
+        Ok(()) => Ok(Outcome::waiting(OLD_POD_LEAVES)),
+        Err(error @ (ClusterError::Forbidden { .. } | ClusterError::DeleteRefused { .. })) => {
+            Ok(Outcome::recheck(
+                format!("waiting for the API server to allow the delete: {error}"),
+                AFTER_REFUSAL,
+            ))
+        }
+        Err(error) => not_written(error),
+    }
+}
+
 /// Evicts a pod that leaves its machine. `kubectl drain` or an autoscaler may evict pods at the same time, so all have to ask the
-/// same budget.
-pub(super) async fn move_pod(cluster: &dyn Cluster, target: Target) -> Result<Outcome, TaskError> {
+/// same budget. A pod that does not run is deleted: the budget counts it as disrupted, and might never allow that it goes.
+pub(super) async fn move_pod(
+    cluster: &dyn Cluster,
+    target: Target,
+    runs: bool,
+) -> Result<Outcome, TaskError> {
+    if !runs {
+        return delete_pod(cluster, target).await;
+    }
     match cluster.evict(target).await {
         Ok(Eviction::Done) => Ok(Outcome::waiting(OLD_POD_LEAVES)),
         Ok(Eviction::NotNow(message)) => {
@@ -60,12 +81,9 @@ impl Task for ReplacePod {
         let node = scope.require()?;
         let facts = scope.facts(&node);
         if facts.pod.as_ref().is_some_and(|pod| facts.is_at_grant(pod)) {
-            return move_pod(&*scope.cluster, target).await;
+            return move_pod(&*scope.cluster, target, facts.main_container_runs()).await;
         }
-        match scope.cluster.delete(target).await {
-            Ok(()) => Ok(Outcome::waiting(OLD_POD_LEAVES)),
-            Err(error) => not_written(error),
-        }
+        delete_pod(&*scope.cluster, target).await
     }
 
     fn policy(&self, _: &Env) -> Policy {

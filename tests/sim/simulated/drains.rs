@@ -134,6 +134,26 @@ fn pods_that_would_find_no_machine_leave_one_at_a_time() {
 }
 
 #[test]
+fn pods_that_crash_move_although_the_budget_is_used_up() {
+    play(|w| async move {
+        w.serve(fleet(3, json!({"type": "InPlace"}))).await;
+        add_machine(&w.cluster, "spare", "100Ti");
+        w.steer("db-1-0", "crash").await;
+        w.steer("db-2-0", "crash").await;
+        w.until("both crash", |status| status["readyReplicas"] == 1).await;
+        w.rest(60).await;
+        cordon(&w.cluster, "played-0", true).await;
+        let machine = |w: &World, pod: &str| places(&w.cluster).get(pod).map(|(_, machine)| machine.clone());
+        w.until("both have moved", |_| {
+            ["db-1-0", "db-2-0"].iter().all(|pod| machine(&w, pod).as_deref() == Some("spare"))
+        })
+        .await;
+        w.rest(600).await;
+        assert_eq!(machine(&w, "db-0-0").as_deref(), Some("played-0"), "the last one that serves stays");
+    });
+}
+
+#[test]
 fn pod_that_tolerates_the_taint_is_not_moved() {
     play(|w| async move {
         let mut fleet = fleet(2, json!({"type": "InPlace"}));

@@ -344,7 +344,7 @@ fn paused_fleet_restarts_no_pod() {
         serve(&w, Expansion::Offline, in_place(2, "grows")).await;
         let pods = uids(&w, POD);
         w.change(grown("2Gi")).await;
-        w.rest(20).await;
+        w.rest(1).await;
         w.change(json!({"paused": true})).await;
         w.rest(600).await;
         assert_eq!(uids(&w, POD), pods);

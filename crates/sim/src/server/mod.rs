@@ -7,6 +7,7 @@ mod create;
 mod definitions;
 mod delete;
 mod discovery;
+mod eviction;
 mod openapi;
 mod patch;
 mod pod_columns;

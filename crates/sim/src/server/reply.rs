@@ -106,6 +106,9 @@ impl World {
                 let body = call.json()?;
                 let mut options = DeleteOptions::read(&body["deleteOptions"]);
                 options.dry_run |= call.is_dry_run();
+                if let Some(refusal) = self.refuse_eviction(&key) {
+                    return Err(refusal);
+                }
                 self.delete(&kind, &key, &options)?;
                 Ok(Reply::json(201, &success(&Value::Null)))
             }
