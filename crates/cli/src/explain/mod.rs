@@ -122,12 +122,10 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
     };
     let mut chain = of_node(&node, seen, &events).of_deleted(Deletion::read(&object).as_ref());
     if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
-        if let Some(pod) = &pod {
-            let target = Target { kind: Kind::Fleet, name: fleet.to_owned() };
-            match target.get(client, namespace).await {
-                Ok(fleet) => chain.add_drain(&ObservedFleet::read(&fleet), &node, pod),
-                Err(sentence) => unread.push(sentence),
-            }
+        let target = Target { kind: Kind::Fleet, name: fleet.to_owned() };
+        match target.get(client, namespace).await {
+            Ok(fleet) => chain.add_fleet(&ObservedFleet::read(&fleet), &node),
+            Err(sentence) => unread.push(sentence),
         }
         let remedy = crate::report::chain::Remedy {
             to: "explain its fleet".to_owned(),

@@ -14,8 +14,6 @@ use windlass_core::api::conditions::{
     self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, TOPOLOGY_KNOWN, Truth, UP_TO_DATE,
 };
 use windlass_core::api::{Condition, HookState, RawPlan, Reason, Stage, StatefulSetStatus, TaskType};
-use windlass_core::planner::fleet::drain::has_to_leave;
-use windlass_core::planner::fleet::topology::limit_at_once;
 use windlass_core::planner::node::decide::recipes::GROW_CLAIMS;
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::{Plan, TaskState};
@@ -165,24 +163,13 @@ impl Chain {
         self
     }
 
-    /// Adds that a node waits to leave its machine, if its fleet says so.
-    pub fn add_drain(&mut self, fleet: &ObservedFleet, node: &ObservedNode, pod: &ObservedPod) {
+    /// Adds what the fleet of a node is doing, if the node itself does nothing: it may wait for its turn.
+    pub fn add_fleet(&mut self, fleet: &ObservedFleet, node: &ObservedNode) {
+        let is_at_work = node.status.plan.as_ref().is_some_and(RawPlan::may_be_active);
         let reconciling = conditions::find(&fleet.status.conditions, RECONCILING);
-        let message = reconciling.map(|condition| condition.message.as_str()).unwrap_or_default();
-        let is_moving = node.status.plan.as_ref().is_some_and(RawPlan::may_be_active);
-        let machine = &pod.machine;
-        if is_moving || pod.meta.terminating || !has_to_leave(message, &node.meta.name, machine) {
-            return;
+        if let Some(condition) = reconciling.filter(|condition| condition.status == "True" && !is_at_work) {
+            self.add(1, format!("NodeDeployment {}", fleet.meta.name), condition.message.clone(), None);
         }
-        let limit = fleet
-            .spec
-            .as_ref()
-            .map(|spec| limit_at_once(spec.topology(), spec.max_unavailable()))
-            .unwrap_or_default();
-        let says = format!(
-            "its pod has to leave machine {machine}, which is being drained; it waits for room in the wave: {limit}"
-        );
-        self.add(1, format!("NodeDeployment {}", fleet.meta.name), says, None);
     }
 
     pub fn add_events(&mut self, depth: usize, events: &[TimelineEntry]) {

@@ -218,9 +218,6 @@ pub fn is_moving_any(facts: &FleetFacts) -> bool {
     left(facts).next().is_some()
 }
 
-/// What separates the nodes from the machines in a sentence of [`waits_for`].
-const LEAVE: &str = " to leave ";
-
 fn of_names(names: &[&str]) -> String {
     format!("{} {}", some_of(names), if names.len() == 1 { "has" } else { "have" })
 }
@@ -230,17 +227,6 @@ fn of_machines(machines: &[&str]) -> String {
         [machine] => format!("machine {machine}, which is"),
         machines => format!("machines {}, which are", some_of(machines)),
     }
-}
-
-/// True if a message that contains a sentence of [`waits_for`] says that a node has to leave this machine. A long list of
-/// nodes is truncated: then each node on a named machine counts.
-#[must_use]
-pub fn has_to_leave(message: &str, node: &str, machine: &str) -> bool {
-    let has_word = |text: &str, word: &str| text.split([',', ' ']).any(|other| other == word);
-    let mut sentences = message.split("; ").filter_map(|sentence| sentence.split_once(LEAVE));
-    sentences.any(|(nodes, machines)| {
-        has_word(nodes, node) || (nodes.ends_with(" more have") && has_word(machines, machine))
-    })
 }
 
 /// Which pods still have to be replaced, in a sentence; `None` if none has to be.
@@ -254,7 +240,7 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
         let machines: BTreeSet<&str> = left.iter().map(|(_, pod)| pod.node_name.as_str()).collect();
         let machines: Vec<&str> = machines.into_iter().collect();
         let (names, machines) = (of_names(&names), of_machines(&machines));
-        return Some(format!("{names}{LEAVE}{machines} being drained, {most}"));
+        return Some(format!("{names} to leave {machines} being drained, {most}"));
     }
     if !restarts.is_empty() {
         let names: Vec<&str> = restarts.iter().map(|(child, _)| child.name.as_str()).collect();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::drain::{Drain, Draining, ended_moves, has_to_leave, next_moves, waits_for};
+use super::super::drain::{Drain, Draining, ended_moves, next_moves, waits_for};
 use super::super::topology::{Domain, Order};
 use super::*;
 use crate::api::{IntOrString, PodMove, Topology};
@@ -282,23 +282,4 @@ fn waiting_message_names_nodes_and_machine() {
     let back = fleet(1).but(0, |c| c.with(|f| f.pod.drain = Drain::Returned(on("m1", "p"))));
     assert!(waits_for(&back).unwrap().starts_with("db-0 was scheduled to machine m1 again"));
     assert_eq!(waits_for(&fleet(2)), None);
-}
-
-#[test]
-fn waiting_message_says_which_nodes_have_to_leave() {
-    let some = format!("db-5: NotReady; {}", waits_for(&fleet(3).but(1, due).but(2, asked)).unwrap());
-    let all = waits_for(&fleet(7).with(|f| f.children = (0..7).map(node).map(due).collect())).unwrap();
-    for (message, node, machine, expected) in [
-        (some.as_str(), "db-1", "m1", true),
-        (&some, "db-2", "m1", true),
-        (&some, "db-0", "m1", false),
-        (&some, "db-5", "m1", false),
-        (&all, "db-0", "m1", true),
-        (&all, "db-6", "m1", true),
-        (&all, "db-6", "m2", false),
-        ("db-1 was scheduled to machine m1 again", "db-1", "m1", false),
-        ("", "db-1", "m1", false),
-    ] {
-        assert_eq!(has_to_leave(message, node, machine), expected, "{node} {machine}: {message}");
-    }
 }
