@@ -15,7 +15,9 @@ const LOOK_AT_CLOCK: Duration = Duration::from_mins(5);
 /// A missing object may exist, which causes no event.
 const LOOK_FOR_OBJECTS: Duration = Duration::from_secs(5);
 /// A fleet of another kind may be done, which causes no event here.
-const LOOK_AT_OTHERS: Duration = Duration::from_secs(30);
+const LOOK_AT_OTHERS: Duration = Duration::from_secs(10);
+/// The same for a StatefulSetRollout: no other fleet causes an event here.
+const PODS_LOOK_AT_OTHERS: Duration = Duration::from_secs(3);
 /// How long a rollout waits for fleets in `after`, in case what began it is about to change them as well: an apply of several
 /// files, or a new version of Windlass.
 const OTHERS_CHANGE_WITHIN: Duration = Duration::from_secs(10);
@@ -103,8 +105,10 @@ impl FleetScope {
         }
         self.fleet.status.rollout.as_ref()?;
         let edge = match gate {
-            Gate::Predecessors(_) => return self.others_may_change().or(Some(LOOK_AT_OTHERS)),
-            Gate::Turn(_) => return Some(LOOK_AT_OTHERS),
+            Gate::Predecessors(_) | Gate::Turn(_) => {
+                let others = if self.pods.is_some() { PODS_LOOK_AT_OTHERS } else { LOOK_AT_OTHERS };
+                return self.others_may_change().into_iter().chain([others]).min();
+            }
             Gate::Missing(_) | Gate::Unanswered(_) | Gate::Beginning | Gate::Person => return None,
             Gate::Window(opening) => opening.at,
             Gate::Open => match window::state(&self.spec.update_strategy.windows, self.now) {

@@ -300,11 +300,13 @@ impl Triggers {
         }
     }
 
-    /// Requeues the fleets that may begin now that this one is done, or waits for something: the one whose turn is next, and those
+    /// Requeues the fleets that may begin now that this one is done, waits for something, or was deleted: the one whose turn is next, and those
     /// that are after it.
     fn those_that_wait_for(&self, fleet: &Key) {
-        let Some(changed) = self.view.fleets.get(fleet) else { return };
-        if changed.status.rollout.as_ref().is_some_and(|rollout| rollout.waiting_for.is_empty()) {
+        let rolls = |changed: &ObservedFleet| {
+            changed.status.rollout.as_ref().is_some_and(|rollout| rollout.waiting_for.is_empty())
+        };
+        if self.view.fleets.get(fleet).is_some_and(|changed| rolls(&changed)) {
             return;
         }
         let waits =

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::watch::paced;
+use crate::watch::{config, paced};
 use crate::workqueue::Request;
 use crate::{Cluster, ClusterError, Key, Kind};
 use windlass_clock::monotonic;
@@ -127,7 +127,7 @@ impl Followed {
         let kind = kind_of(reference);
         let api: Api<PartialObjectMeta<DynamicObject>> =
             Api::namespaced_with(client, namespace, &kind.resource());
-        let config = watcher::Config::default().fields(&format!("metadata.name={}", reference.name));
+        let config = config(kind).fields(&format!("metadata.name={}", reference.name));
         let events = paced(watcher::watcher(api, config).boxed(), kind);
         let own = Arc::downgrade(self);
         let task = tokio::spawn(async move {
@@ -217,6 +217,14 @@ impl Followed {
             found.insert(reference.clone(), answer);
         }
         Ok(found)
+    }
+
+    /// True if a watch reports each change of all these objects.
+    #[must_use]
+    pub fn are_watched(&self, namespace: &str, wanted: &[ConfigReference]) -> bool {
+        let objects = self.objects();
+        let object = |reference: &ConfigReference| objects.get(&(namespace.to_owned(), reference.clone()));
+        wanted.iter().all(|reference| object(reference).is_some_and(|object| object.is_watched))
     }
 
     /// The number of objects that are followed.

@@ -9,7 +9,7 @@ use kube::{
     runtime::watcher::{self, Event},
 };
 use tokio::time::{Instant, sleep};
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::{
     Cache, Key, Kind, View,
@@ -102,7 +102,7 @@ pub fn watch_named<T: Observed>(
     watch_with(api, config, kind, view, move |view, event| take(view, cache(view), event))
 }
 
-fn config(kind: Kind) -> watcher::Config {
+pub(crate) fn config(kind: Kind) -> watcher::Config {
     watcher::Config::default().timeout(renewed_after(kind)).page_size(PAGE)
 }
 
@@ -158,8 +158,13 @@ pub(crate) fn paced<T: Send + 'static>(
                     return Some((event, (events, attempts)));
                 }
                 Err(error) => {
-                    warn!(kind = kind.name(), %error, "a watch failed; will retry");
                     let is_refused = is_refusal(&error);
+                    // A refusal that lasts is not repeated.
+                    if is_refused && attempts.was_refused {
+                        debug!(kind = kind.name(), %error, "a watch failed; will retry");
+                    } else {
+                        warn!(kind = kind.name(), %error, "a watch failed; will retry");
+                    }
                     if is_refused && !attempts.was_refused {
                         // The API server answers again: that it is not ready yet, or has compacted the resourceVersion,
                         // says nothing about later attempts.

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use crate::api::Stage;
-use crate::api::conditions::{self, STALLED};
+use crate::api::conditions::{self, STALLED, UP_TO_DATE};
 use crate::api::names::ANNOTATION_RESTART_ON;
+use crate::api::{Reason, Stage};
 use crate::cache::Sighting;
 use crate::controller::{Context, ReconcileError};
+use crate::engine::sentence::some_of;
 use crate::revision::config::{self, ConfigReference};
 use windlass_kube_port::follow::{ASK_AGAIN_AFTER, Answer};
 use windlass_kube_port::observed::{ObservedFleet, ObservedNode};
@@ -28,6 +29,8 @@ pub(super) struct Config {
     pub(super) look_again: Option<Duration>,
     /// Which object does not exist or cannot be read, in a sentence.
     pub(super) unread: Option<String>,
+    /// Which change is left alone until now, in a sentence.
+    pub(super) pending: Option<String>,
 }
 
 /// Reads what the fleet's template names. A change that comes while nodes are updated waits for the end of the rollout, unless
@@ -52,7 +55,11 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
     let recorded = status.config_digest.as_str();
     let recorded = if recorded.is_empty() { of_nodes() } else { recorded.to_owned() };
     let recorded = recorded.as_str();
-    let is_new = recorded.is_empty() || status.observed_generation != meta.generation;
+    // What has not been rolled out yet is rolled out with the data as it is now.
+    let is_refused = status.rollout.is_none()
+        && conditions::find(&status.conditions, UP_TO_DATE)
+            .is_some_and(|condition| condition.reason == Reason::InvalidSpec.as_ref());
+    let is_new = recorded.is_empty() || status.observed_generation != meta.generation || is_refused;
     let answers = match cx.followed.read(cx.cluster.as_ref(), &meta.namespace, &named).await {
         Ok(answers) => answers,
         // Nothing else would report the change again.
@@ -78,8 +85,10 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
         Answer::Found { .. } => None,
     });
     let live = config::compose(&named, recorded, seen);
-    let again =
-        answers.values().any(|answer| matches!(answer, Answer::Refused(_))).then_some(ASK_AGAIN_AFTER);
+    // Nothing reports a change without the right to watch.
+    let is_refused = answers.values().any(|answer| matches!(answer, Answer::Refused(_)));
+    let is_watched = cx.followed.are_watched(&meta.namespace, &named);
+    let again = (is_refused || !is_watched).then_some(ASK_AGAIN_AFTER);
     let differs = Sighting::ConfigDiffers(live.clone());
     let is_stalled = conditions::is_true(&status.conditions, STALLED);
     // Where the clock stands, the rollout waits for something that may take long.
@@ -91,19 +100,21 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
         None
     } else if is_new {
         None
-    } else if is_moving && !is_stalled {
-        // The end of the rollout causes another reconcile.
-        Some(None)
     } else {
         let left = SETTLES_IN.saturating_sub(cx.sightings.elapsed(&meta.uid, differs));
-        (!left.is_zero()).then_some(Some(left))
+        // The end of the rollout causes another reconcile.
+        if is_moving && !is_stalled { Some(None) } else { (!left.is_zero()).then_some(Some(left)) }
     };
     Ok(match left {
         Some(left) => Config {
             digest: Some(recorded.to_owned()),
             look_again: left.into_iter().chain(again).min(),
             unread,
+            pending: Some(format!(
+                "the data of {} has changed: Windlass restarts the pods next",
+                some_of(&config::changed(recorded, &live))
+            )),
         },
-        None => Config { digest: Some(live), look_again: again, unread },
+        None => Config { digest: Some(live), look_again: again, unread, pending: None },
     })
 }

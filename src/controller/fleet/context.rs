@@ -42,6 +42,8 @@ pub(super) struct ReconcileFindings {
     pub(super) needs_requeue: bool,
     /// When to read the objects again that no watch shows; `None` if there are none.
     pub(super) look_again: Option<Duration>,
+    /// Data that the template names and that has changed, but is not rolled out yet, in a sentence.
+    pub(super) pending: Option<String>,
     /// A person's request that is refused in this reconcile.
     pub(super) remarks: Vec<Remark>,
     /// The IDs of the stored plan's tasks that were already over.

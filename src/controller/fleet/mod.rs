@@ -43,6 +43,7 @@ pub async fn reconcile(cx: &Context, key: &Key) -> Result<Next, ReconcileError> 
     match cx.fleet_scope(&stored, config.digest.as_deref(), now) {
         Some(scope) => {
             let mut fleet = Fleet::new(cx, stored, scope, now);
+            fleet.report.pending = config.pending;
             fleet.report.look_again = config.look_again;
             fleet.report.remarks.extend(config.unread.map(Remark::message_only));
             advance(fleet).await

@@ -30,6 +30,8 @@ const REQUEUE_INVALID_SPEC: Duration = Duration::from_secs(30);
 /// The requeue delay after a transient failure of the API server, and for what no event reports.
 const REQUEUE_UNWATCHED: Duration = Duration::from_secs(5);
 
+const TEMPLATE_CHANGED: &str = "the template has changed since: Windlass rolls out the new template next";
+
 impl Fleet<'_> {
     fn findings(&self) -> Findings {
         Findings {
@@ -56,6 +58,8 @@ impl Fleet<'_> {
         let facts = facts_under(&status, facts, plan, &self.findings());
         let build_id = build_id(&status, &facts, spec);
         clear_completed_requests(&mut status, spec, meta.annotation(ANNOTATION_RETRY).unwrap_or_default());
+        // The promotion of a target ends before another one is rolled out.
+        let is_superseded = facts.requested != self.scope.specified();
         let input = RefreshInput {
             name: &meta.name,
             namespace: &meta.namespace,
@@ -65,7 +69,7 @@ impl Fleet<'_> {
             plan,
             reads_machines: self.scope.view.watches_machines(),
             config_digest: config::digest_in(&spec.template.spec.pod_template),
-            superseded: facts.requested != self.scope.specified(),
+            next: if is_superseded { Some(TEMPLATE_CHANGED) } else { self.report.pending.as_deref() },
             now: self.now,
         };
         refresh(&mut status, &facts, &input);

@@ -229,7 +229,7 @@ fn write(fleet: &Fleet, mut status: NodeDeploymentStatus, facts: &FleetFacts) ->
         plan: None,
         reads_machines: false,
         config_digest: "",
-        superseded: false,
+        next: None,
         now: now(),
     };
     refresh(&mut status, &facts, &input);

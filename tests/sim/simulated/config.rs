@@ -195,7 +195,9 @@ fn secret_that_is_renewed_often_does_not_keep_a_rollout_from_ending() {
         let mut ended = 0;
         for round in 1..=20 {
             set(&w, SECRET, "db-tls", json!({"tls.crt": round.to_string()})).await;
-            w.rest(60).await;
+            w.rest(2).await;
+            assert!(!is_up_to_date(&w.status()), "a change that waits: {}", to_text(&w.status()));
+            w.rest(58).await;
             let history = w.status()["history"].as_array().cloned().unwrap_or_default();
             ended = history.iter().filter(|entry| entry["outcome"] == "Complete").count();
             assert!(history.iter().all(|entry| entry["outcome"] == "Complete"), "{}", to_text(&w.status()));
@@ -244,6 +246,27 @@ fn object_that_comes_later_restarts_pods_once_it_exists() {
         w.create(secret("a")).await;
         until_rolled(&w, &before).await;
         assert_eq!(message(&w.status(), "UpToDate"), "");
+    });
+}
+
+#[test]
+fn missing_object_that_the_template_names_too_is_one_rollout() {
+    play(|w| async move {
+        w.create(config("1")).await;
+        w.serve(following(fleet(2, json!({"type": "InPlace"})), BOTH)).await;
+        let env = json!([{"name": "db", "image": "x", "envFrom": [{"secretRef": {"name": "db-tls"}}]}]);
+        w.change(
+            json!({"template": {"spec": {"image": "db:2", "podTemplate": {"spec": {"containers": env}}}}}),
+        )
+        .await;
+        w.until("it waits", |s| condition(s, "UpToDate") == "False/InvalidSpec").await;
+        w.rest(300).await;
+        w.create(secret("a")).await;
+        w.until("it is complete", |s| is_up_to_date(s) && w.images().iter().all(|pod| pod.ends_with("db:2")))
+            .await;
+        w.rest(120).await;
+        assert_eq!(causes(&w), ["TemplateChanged"], "{}", to_text(&w.status()));
+        assert!(digests(&w)[0].contains("secret/"));
     });
 }
 

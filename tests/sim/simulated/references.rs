@@ -272,6 +272,22 @@ fn rollout_waits_while_the_api_server_does_not_answer() {
 }
 
 #[test]
+fn rollout_under_way_goes_by_the_last_answer_of_the_api_server() {
+    play(|w| async move {
+        create_secret(&w).await;
+        let mut fleet = fleet(4, json!({"type": "InPlace"}));
+        fleet["spec"]["minReadySeconds"] = json!(50);
+        w.serve(fleet).await;
+        w.change(with_secret("db:2")).await;
+        w.until("one node is updated", |s| s["rollout"]["nodes"]["updated"] == 1).await;
+        w.cluster.set_faults(Box::new(NoSecrets(Failure::Internal)));
+        complete(&w, "db:2").await;
+        let waits = |(_, fleet): &(u64, Value)| fleet["status"]["rollout"]["waitingFor"] == "Objects";
+        assert!(!w.seen_objects().iter().any(waits));
+    });
+}
+
+#[test]
 fn check_is_skipped_without_rights_and_that_is_said_once() {
     play(|w| async move {
         w.serve(fleet(3, json!({"type": "InPlace"}))).await;

@@ -117,6 +117,14 @@ pub fn compose(
     references.iter().filter_map(part).collect::<Vec<_>>().join(",")
 }
 
+/// The objects whose digests differ between two results of [`compose`].
+#[must_use]
+pub fn changed<'a>(before: &str, now: &'a str) -> Vec<&'a str> {
+    let before: Vec<&str> = before.split(',').collect();
+    let parts = now.split(',').filter(|part| !before.contains(part));
+    parts.filter_map(|part| Some(part.split_once(':')?.0)).collect()
+}
+
 /// The digest in a pod template; empty if it has none.
 #[must_use]
 pub fn digest_in(pod_template: &Value) -> &str {

@@ -287,8 +287,8 @@ pub struct RefreshInput<'a> {
     pub build_id: &'a str,
     /// The current plan.
     pub plan: Option<&'a Plan>,
-    /// True if the spec has changed since the promotion of its target began.
-    pub superseded: bool,
+    /// What has changed and is rolled out next, in a sentence.
+    pub next: Option<&'a str>,
     /// True if the labels of machines are known.
     pub reads_machines: bool,
     /// The digest of the ConfigMaps and Secrets that the template names.

@@ -234,12 +234,8 @@ fn up_to_date(
     if let Some(rejected) = &status.rejected {
         return rejected_condition(rejected, input.plan);
     }
-    if input.superseded {
-        return verdict(
-            Truth::Unknown,
-            Reason::Applying,
-            "the template has changed since: Windlass rolls out the new template next",
-        );
+    if let Some(next) = input.next {
+        return verdict(Truth::Unknown, Reason::Applying, next);
     }
     let is_unknown = facts.kind == FleetKind::Pods && facts.findings.waits_for.is_some();
     if status.last_completed() == facts.requested && !is_unknown {

@@ -325,7 +325,7 @@ fn look(mut status: NodeDeploymentStatus, facts: &FleetFacts, seconds: i64) -> N
         plan: plan.as_ref(),
         reads_machines: false,
         config_digest: "",
-        superseded: false,
+        next: None,
         now: later(seconds),
     };
     refresh(&mut status, facts, &input);
