@@ -31,13 +31,13 @@ impl FleetScope {
         if stays { spec.claim_sizes.clone() } else { sizes }
     }
 
-    /// True if another set of nodes gets the desired claims, and not this node.
+    /// True if another set of nodes gets the desired claims, or has them, and not this node.
     fn is_replaced(&self, node: &str, spec: &StatefulNodeSpec) -> bool {
         let set = place_of(&self.fleet.meta.name, node).map(|(set, _)| set);
-        let is_incumbent = self.set_rollout().is_some_and(|rollout| set != rollout.entrant);
+        let stays = self.set_rollout().map_or_else(|| self.recorded_set(), |rollout| rollout.entrant);
         let stored = self.revisions().remove(&self.requested());
         let desired = stored.and_then(|stored| RevisionData::from_value(&stored.data.value()).ok());
-        is_incumbent
+        set.is_some_and(|set| set != stays)
             || desired.is_none_or(|desired| {
                 !are_same_claims(&desired.volume_claim_templates, &spec.volume_claim_templates)
             })

@@ -49,9 +49,13 @@ impl FleetScope {
             return None;
         }
         match &self.missing {
-            Some(blocker) if blocker.is_transient() => return Some(Gate::Unanswered(blocker.to_string())),
+            Some(blocker) if blocker.is_transient() => return Some(Gate::Blocked(blocker.to_string())),
             Some(blocker) => return Some(Gate::Missing(blocker.to_string())),
             None => {}
+        }
+        // What was rolled out before is no longer desired, and what is desired cannot be rolled out.
+        if let Some(blocker) = self.blocker.as_ref().filter(|blocker| blocker.is_of_spec()) {
+            return Some(Gate::Blocked(format!("waiting for the spec to be corrected: {blocker}")));
         }
         if facts.rollout.now.cause().is_some_and(Cause::only_creates) {
             return None;
@@ -109,7 +113,7 @@ impl FleetScope {
                 let others = if self.pods.is_some() { PODS_LOOK_AT_OTHERS } else { LOOK_AT_OTHERS };
                 return self.others_may_change().into_iter().chain([others]).min();
             }
-            Gate::Missing(_) | Gate::Unanswered(_) | Gate::Beginning | Gate::Person => return None,
+            Gate::Missing(_) | Gate::Blocked(_) | Gate::Beginning | Gate::Person => return None,
             Gate::Window(opening) => opening.at,
             Gate::Open => match window::state(&self.spec.update_strategy.windows, self.now) {
                 State::Open(until) => until,

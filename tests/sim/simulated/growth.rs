@@ -373,7 +373,8 @@ fn suspended_node_holds_no_growth_back() {
 #[test]
 fn set_that_is_replaced_does_not_grow() {
     play(|w| async move {
-        serve(&w, Expansion::Online, of_class(blue_green(2, json!({"promotion": "Manual"})), "grows")).await;
+        let strategy = json!({"promotion": "Manual", "retireDelaySeconds": 600});
+        serve(&w, Expansion::Online, of_class(blue_green(2, strategy), "grows")).await;
         let mut change = grown("2Gi");
         change["template"]["spec"]["image"] = json!("db:2");
         w.change(change).await;
@@ -387,5 +388,13 @@ fn set_that_is_replaced_does_not_grow() {
             let node = w.get(NODE, &format!("db-{set}-{ordinal}"));
             assert_eq!(node["metadata"]["labels"]["windlass.dev/set"], set, "{node}");
         }
+        // Not after the promotion, either, while the old set waits for its deletion.
+        w.change(json!({"forcePromote": w.status()["requestedRolloutHash"]})).await;
+        w.until("it is promoted", is_up_to_date).await;
+        w.change(grown("3Gi")).await;
+        w.rest(120).await;
+        let mut sizes = capacities(&w);
+        sizes.sort();
+        assert_eq!(sizes, ["1Gi", "1Gi", "3Gi", "3Gi"]);
     });
 }

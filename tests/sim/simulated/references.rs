@@ -288,6 +288,28 @@ fn rollout_under_way_goes_by_the_last_answer_of_the_api_server() {
 }
 
 #[test]
+fn refused_template_stops_the_rollout_before_it() {
+    play(|w| async move {
+        let mut fleet = fleet(4, json!({"type": "InPlace"}));
+        fleet["spec"]["minReadySeconds"] = json!(50);
+        w.serve(fleet).await;
+        w.image("db:2").await;
+        w.until("one node is updated", |s| s["rollout"]["nodes"]["updated"] == 1).await;
+        w.change(with_secret("db:3")).await;
+        w.until("it is refused", is_invalid).await;
+        w.rest(60).await;
+        let before = pods(&w);
+        w.rest(600).await;
+        assert_eq!(pods(&w), before, "no other pod is taken down");
+        let sentence = format!("waiting for the spec to be corrected: {SAYS}");
+        assert_eq!(w.status()["rollout"]["message"], sentence);
+        create_secret(&w).await;
+        complete(&w, "db:3").await;
+        w.is_at_rest().await;
+    });
+}
+
+#[test]
 fn check_is_skipped_without_rights_and_that_is_said_once() {
     play(|w| async move {
         w.serve(fleet(3, json!({"type": "InPlace"}))).await;

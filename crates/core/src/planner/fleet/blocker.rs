@@ -29,6 +29,12 @@ impl Blocker {
         matches!(self, Self::Unanswered(_))
     }
 
+    /// True if the spec has to be corrected.
+    #[must_use]
+    pub fn is_of_spec(&self) -> bool {
+        matches!(self, Self::Spec(_) | Self::TemplateRefused(_))
+    }
+
     /// True if it is about the fleet's Service.
     #[must_use]
     pub fn is_of_service(&self) -> bool {

@@ -1,5 +1,5 @@
-//! What keeps a rollout from taking down nodes that serve: objects that its template names and that do not exist, its
-//! windows, the fleets that come first, and how many may roll at the same time. Pure.
+//! What keeps a rollout from taking down nodes that serve: a spec that is refused, objects that its template names and that do
+//! not exist, its windows, the fleets that come first, and how many may roll at the same time. Pure.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -43,8 +43,8 @@ pub enum Gate {
     Open,
     /// Objects that the new template names do not exist; which ones, in a sentence.
     Missing(String),
-    /// The API server has not answered whether they exist; a sentence.
-    Unanswered(String),
+    /// The spec is refused, or the API server has not answered whether those objects exist; a sentence.
+    Blocked(String),
     /// No window is open.
     Window(Opening),
     /// Fleets in `after` are not up to date; which ones, in a sentence.
@@ -65,7 +65,7 @@ impl Gate {
             Self::Open | Self::Person => None,
             Self::Missing(sentence) => Some(format!("waiting for missing objects: {sentence}")),
             Self::Window(opening) => Some(opening.sentence()),
-            Self::Unanswered(sentence) | Self::Predecessors(sentence) | Self::Turn(sentence) => {
+            Self::Blocked(sentence) | Self::Predecessors(sentence) | Self::Turn(sentence) => {
                 Some(sentence.clone())
             }
             Self::Beginning => Some("waiting for the rollout to begin".to_owned()),
@@ -78,10 +78,10 @@ impl Gate {
         *self != Self::Open
     }
 
-    /// True if it waits for objects that do not exist, as far as is known.
+    /// True if it waits for objects that do not exist.
     #[must_use]
     pub fn lacks_objects(&self) -> bool {
-        matches!(self, Self::Missing(_) | Self::Unanswered(_))
+        matches!(self, Self::Missing(_))
     }
 
     /// When its window opens, if it waits for that.
@@ -297,7 +297,7 @@ pub(super) fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         Gate::Person => Some(WaitingFor::Person),
         Gate::Beginning => None,
         // One that has just begun waits until its gate was looked at, and one that rolls keeps its turn.
-        Gate::Open | Gate::Unanswered(_) => rollout.waiting_for.parse().ok(),
+        Gate::Open | Gate::Blocked(_) => rollout.waiting_for.parse().ok(),
     };
     rollout.waiting_for = waits.map_or_else(String::new, |waits| waits.as_ref().to_owned());
     rollout.window_opened |= plan.is_some() && facts.requests.open_window == plan;
