@@ -121,7 +121,7 @@ fn pods_that_would_find_no_machine_leave_one_at_a_time() {
         let moved = before.iter().filter(|(pod, place)| waiting.get(*pod) != Some(place)).count();
         assert_eq!(moved, 1, "no other pod goes while one is down");
         assert_eq!(w.get(POD, "db-2-0")["status"]["phase"], "Pending");
-        let expected = "db-0, db-1 have to leave machine played-0, which is being drained, at most 1 unavailable at once";
+        let expected = "db-0, db-1 have to leave machine played-0, which is being drained, at most 1 unavailable at once; waiting for db-2";
         assert_eq!(message(&w.status(), "Reconciling"), expected);
         // The machine is back: the pod is scheduled there, and the others stay.
         cordon(&w.cluster, "played-0", false).await;

@@ -161,8 +161,7 @@ pub fn ended_moves(facts: &FleetFacts) -> Vec<MoveRequest> {
 /// those that are replaced.
 #[must_use]
 pub fn next_moves(facts: &FleetFacts, rollout_target: &RolloutTarget) -> Vec<MoveRequest> {
-    let is_halting = facts.rollout.now.set().is_some_and(SetRollout::is_halting);
-    if facts.terminating || facts.findings.undecided.is_some() || is_halting {
+    if facts.terminating || facts.findings.undecided.is_some() || is_halting(facts) {
         return Vec::new();
     }
     let mut used = Used::of(facts, rollout_target);
@@ -229,6 +228,21 @@ fn of_machines(machines: &[&str]) -> String {
     }
 }
 
+/// Why none of these nodes moves now, as the end of a sentence; `None` if one does.
+fn why_none_moves(facts: &FleetFacts, left: &[(&ChildFacts, &PodMove)]) -> Option<String> {
+    if is_halting(facts) {
+        return Some("; they move after the halt".to_owned());
+    }
+    let others = facts.children.iter().filter(|child| child.counts_as_disrupted());
+    let others: Vec<&str> = others.map(|child| child.name.as_str()).collect();
+    let is_any_asked = left.iter().any(|(child, _)| child.pod.drain.is_asked());
+    (!is_any_asked && !others.is_empty()).then(|| format!("; waiting for {}", some_of(&others)))
+}
+
+fn is_halting(facts: &FleetFacts) -> bool {
+    facts.rollout.now.set().is_some_and(SetRollout::is_halting)
+}
+
 /// Which pods still have to be replaced, in a sentence; `None` if none has to be.
 #[must_use]
 pub fn waits_for(facts: &FleetFacts) -> Option<String> {
@@ -240,7 +254,8 @@ pub fn waits_for(facts: &FleetFacts) -> Option<String> {
         let machines: BTreeSet<&str> = left.iter().map(|(_, pod)| pod.node_name.as_str()).collect();
         let machines: Vec<&str> = machines.into_iter().collect();
         let (names, machines) = (of_names(&names), of_machines(&machines));
-        return Some(format!("{names} to leave {machines} being drained, {most}"));
+        let why = why_none_moves(facts, &left).unwrap_or_default();
+        return Some(format!("{names} to leave {machines} being drained, {most}{why}"));
     }
     if !restarts.is_empty() {
         let names: Vec<&str> = restarts.iter().map(|(child, _)| child.name.as_str()).collect();
