@@ -5,6 +5,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 use super::register::{Register, Seconds};
+use crate::api::conditions::{DISRUPTION_BUDGET_READY, TOPOLOGY_KNOWN};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetSample {
@@ -27,6 +28,18 @@ pub struct FleetSample {
     pub waiting: bool,
     /// Of a StatefulSetRollout, whether `Held` is True.
     pub held: Option<bool>,
+    /// Those of [`LIMITS`] that are False.
+    pub limits_not_applied: Vec<&'static str>,
+}
+
+/// The conditions that a fleet has only while a limit does not apply as its spec says.
+pub const LIMITS: [&str; 2] = [DISRUPTION_BUDGET_READY, TOPOLOGY_KNOWN];
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct OfCondition {
+    namespace: String,
+    name: String,
+    condition: &'static str,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -64,6 +77,7 @@ pub(super) struct Fleets {
     up_to_date_reason: Family<ForReason, Gauge>,
     stalled: Family<OfFleet, Gauge>,
     held: Family<OfFleet, Gauge>,
+    limits_not_applied: Family<OfCondition, Gauge>,
     started: Family<OfFleet, Seconds>,
     progressed: Family<OfFleet, Seconds>,
     waiting: Family<OfFleet, Gauge>,
@@ -92,6 +106,12 @@ impl Fleets {
                 "Whether the condition Held is True: only Windlass updates the pods; only for a StatefulSetRollout",
                 Family::default(),
             ),
+            limits_not_applied: register.add(
+                "fleet_limit_not_applied",
+                "A condition that is False, so that a limit does not apply as the spec says: DisruptionBudgetReady, \
+                 TopologyKnown; always 1",
+                Family::default(),
+            ),
             started: register.add(
                 "fleet_rollout_started_timestamp_seconds",
                 "When the active rollout began; absent if no rollout is active",
@@ -104,7 +124,8 @@ impl Fleets {
             ),
             waiting: register.add(
                 "fleet_rollout_waiting",
-                "Whether the active rollout waits for a window or for other fleets; absent if no rollout is active",
+                "Whether the active rollout waits for a window, for other fleets, for missing objects or for a person; absent if no \
+                 rollout is active",
                 Family::default(),
             ),
         }
@@ -118,6 +139,7 @@ impl Fleets {
         self.up_to_date_reason.clear();
         self.stalled.clear();
         self.held.clear();
+        self.limits_not_applied.clear();
         self.started.clear();
         self.progressed.clear();
         self.waiting.clear();
@@ -136,6 +158,10 @@ impl Fleets {
             self.stalled.get_or_create(&of).set(i64::from(fleet.stalled));
             if let Some(held) = fleet.held {
                 self.held.get_or_create(&of).set(i64::from(held));
+            }
+            for condition in &fleet.limits_not_applied {
+                let of = OfCondition { namespace: namespace.clone(), name: name.clone(), condition };
+                self.limits_not_applied.get_or_create(&of).set(1);
             }
             if !fleet.reason.is_empty() {
                 let reason = fleet.reason.clone();

@@ -17,8 +17,8 @@ use prometheus_client::registry::Registry;
 use windlass_kube_port::PortMetrics;
 use windlass_kube_port::metrics::QueueDepth;
 
-pub use fleets::FleetSample;
 use fleets::Fleets;
+pub use fleets::{FleetSample, LIMITS};
 use register::{Histograms, Register, Seconds};
 
 /// The media type of `Metrics::text`: OpenMetrics 1.0, which Prometheus reads since 2.5. With a wrong media type a

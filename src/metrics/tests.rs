@@ -34,6 +34,7 @@ fn fleet(name: &str) -> FleetSample {
         rollout: Some((1_000.5, 2_000.0)),
         waiting: true,
         held: Some(false),
+        limits_not_applied: vec!["TopologyKnown"],
     }
 }
 
@@ -81,6 +82,7 @@ fn fleet_metrics_exist_while_the_fleet_exists() {
         "windlass_fleet_up_to_date_reason{namespace=\"shop\",name=\"db\",reason=\"Stalled\"} 1",
         "windlass_fleet_stalled{namespace=\"shop\",name=\"db\"} 1",
         "windlass_fleet_held{namespace=\"shop\",name=\"db\"} 0",
+        "windlass_fleet_limit_not_applied{namespace=\"shop\",name=\"db\",condition=\"TopologyKnown\"} 1",
         "windlass_fleet_rollout_started_timestamp_seconds{namespace=\"shop\",name=\"db\"} 1000.5",
         "windlass_fleet_rollout_last_progress_timestamp_seconds{namespace=\"shop\",name=\"web\"} 2000.0",
     ] {

@@ -11,7 +11,7 @@ use super::lease::StandbyState;
 use crate::api::conditions::{self, Truth};
 use crate::api::{NodeDeploymentStatus, NodePhase, RawPlan};
 use crate::clock::monotonic;
-use crate::metrics::{FleetSample, Metrics};
+use crate::metrics::{FleetSample, LIMITS, Metrics};
 use crate::planner::fleet::drain::Draining;
 use crate::planner::node::decide::recipes::GROW_CLAIMS;
 use windlass_kube_port::metrics::SharedMetrics;
@@ -234,6 +234,7 @@ fn sample(meta: &Meta, status: &NodeDeploymentStatus) -> FleetSample {
         rollout: status.rollout.as_ref().map(|r| (seconds(r.started_at), seconds(r.last_progress_at))),
         waiting: status.rollout.as_ref().is_some_and(|rollout| !rollout.waiting_for.is_empty()),
         held: None,
+        limits_not_applied: LIMITS.into_iter().filter(|type_| condition(type_).is_some()).collect(),
     }
 }
 

@@ -119,7 +119,7 @@ impl Found {
         self.add(Referent::PersistentVolumeClaim, &volume["persistentVolumeClaim"]["claimName"], &field);
         self.add(Referent::Secret, &volume["csi"]["nodePublishSecretRef"]["name"], &field);
         self.add(Referent::Secret, &volume["azureFile"]["secretName"], &field);
-        for driver in ["cephfs", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"] {
+        for driver in ["flexVolume", "iscsi"] {
             self.add(Referent::Secret, &volume[driver]["secretRef"]["name"], &field);
         }
     }
