@@ -53,7 +53,7 @@ fn each_alert_has_a_runbook_section_and_a_test() {
         read("deploy/monitoring/alerts_test.yaml"),
     );
     let names: Vec<&str> = alerts.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
-    assert_eq!(names.len(), 17);
+    assert_eq!(names.len(), 18);
     let urls: Vec<&str> =
         alerts.lines().filter_map(|line| line.trim().strip_prefix("runbook_url: ")).collect();
     assert_eq!(urls.len(), names.len());
