@@ -26,7 +26,7 @@ pub fn without_objects() -> Client {
 }
 
 /// An API server with these objects, of which each kind may be read unless its plural is forbidden. It stores nothing that
-/// is written, knows no selectors, and takes each patch as a merge patch.
+/// is written, and knows no selectors.
 pub fn with_objects(objects: Vec<Value>, forbidden: &'static [&'static str]) -> Client {
     let server = service_fn(move |request: Request<Body>| {
         let objects = objects.clone();
@@ -63,7 +63,13 @@ pub fn with_objects(objects: Vec<Value>, forbidden: &'static [&'static str]) -> 
             } else if let Some(name) = name {
                 let found = of_kind.find(|object| object["metadata"]["name"] == name);
                 let mut found = found.cloned().unwrap_or_else(|| status(404, "NotFound"));
-                if is_patch {
+                if is_patch && body.starts_with(b"[") {
+                    json_patch::patch(
+                        &mut found,
+                        &serde_json::from_slice::<json_patch::Patch>(&body).unwrap(),
+                    )
+                    .unwrap();
+                } else if is_patch {
                     json_patch::merge(&mut found, &serde_json::from_slice(&body).unwrap());
                 }
                 found

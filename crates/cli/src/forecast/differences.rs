@@ -38,26 +38,31 @@ pub fn fields(differences: Vec<Difference>) -> Vec<Field> {
     differences.into_iter().map(field).collect()
 }
 
-/// The fields that make a new target.
-pub(super) fn of_target(before: Option<&NodeDeploymentSpec>, after: &NodeDeploymentSpec) -> Vec<Field> {
-    let Some(before) = before else { return Vec::new() };
+/// The fields that make a new target, and those that apply at once. `created`: the claims that the nodes were created with; of
+/// the previous spec if there are no nodes. A size above those belongs to no revision.
+pub(super) fn of_change(
+    before: Option<&NodeDeploymentSpec>,
+    after: &NodeDeploymentSpec,
+    created: Option<&[Value]>,
+) -> (Vec<Field>, Vec<Field>) {
+    let Some(before) = before else { return (Vec::new(), Vec::new()) };
+    let created = created.unwrap_or(&before.template.spec.volume_claim_templates);
     let of = |spec: &NodeDeploymentSpec| RevisionData::of(&spec.template.spec);
-    let mut found = fields(of(before).diff(&of(after)));
+    let of_revision = of(before).with_sizes_of(created).diff(&of(after).with_sizes_of(created));
+    let is_of_revision = |found: &Difference| of_revision.iter().any(|of| of.path == found.path);
+    let (target, sizes) = of(before).diff(&of(after)).into_iter().partition(is_of_revision);
+    let mut target = fields(target);
     if before.unsafe_custom_build_id != after.unsafe_custom_build_id {
         let id = |id: &str| Some(format!("{id:?}")).filter(|_| !id.is_empty());
-        found.push(Field {
+        target.push(Field {
             path: "unsafeCustomBuildID".to_owned(),
             from: id(&before.unsafe_custom_build_id),
             to: id(&after.unsafe_custom_build_id),
         });
     }
-    found
-}
-
-/// The fields that apply at once.
-pub(super) fn at_once(before: Option<&NodeDeploymentSpec>, after: &NodeDeploymentSpec) -> Vec<Field> {
-    let Some(before) = before else { return Vec::new() };
-    fields(drift::between(&fields_outside_target(before), &fields_outside_target(after)))
+    let mut at_once = fields(drift::between(&fields_outside_target(before), &fields_outside_target(after)));
+    at_once.extend(fields(sizes));
+    (target, at_once)
 }
 
 /// A spec without the fields that make a target.

@@ -9,6 +9,7 @@ mod outcome;
 mod quota;
 mod rollouts;
 mod taken;
+mod volumes;
 mod waits;
 
 use std::collections::BTreeSet;
@@ -91,11 +92,13 @@ pub async fn forecast_with(
     let old = before.as_ref().map(|before| Arc::new(ObservedFleet::read(before)));
     let unseen = old.as_deref().and_then(observer_behind);
     let old = old.and_then(|old| scope(&sight.view, &cluster, &old, now));
-    let was = old.as_ref().map(|old| (old.requested(), old.facts()));
+    let hash_before = old.as_ref().map(FleetScope::requested);
+    let created = old.as_ref().and_then(volumes::created);
     let new = Arc::new(ObservedFleet::read(&newer(object)));
     // It replaces the stored one.
     sight.view.fleets.observe((*new).clone());
-    let mut forecast = Forecast::begun(namespace, name, before.as_ref(), &new);
+    let mut forecast =
+        Forecast::begun((namespace, name), before.as_ref(), &new, created.as_deref().map(Vec::as_slice));
     forecast.unread = sight.unread.iter().cloned().chain(unchecked).collect();
     if new.meta.terminating {
         forecast.is_deleted();
@@ -108,7 +111,7 @@ pub async fn forecast_with(
         Some(scope) => {
             let mut examined = Examined { scope, cluster: &cluster, now };
             forecast.unread.extend(examined.check().await?);
-            examined.forecast_into(&mut forecast, was.as_ref().map(|(hash, _)| hash), unseen).await?;
+            examined.forecast_into(&mut forecast, hash_before.as_ref(), unseen).await?;
         }
         None => forecast.refuse(new.spec.as_ref().err().cloned().unwrap_or_default()),
     }
@@ -232,14 +235,13 @@ impl Examined<'_> {
         let stalled = is_stalled(status, &facts, self.now);
         let decision = decide(&facts, plan.as_ref(), &at, stalled);
         forecast.add_target(&facts, hash_before, self.scope.specified());
-        let growing = facts.wanted().filter(|child| child.growth.is_pending());
-        forecast.grows =
-            growing.map(|child| format!("{}: {}", child.name, child.growth.sentence())).collect();
-        forecast.move_sizes(hash_before);
         let is_same = facts.kind == FleetKind::Nodes
             && self.scope.specified() != self.scope.written()
             && forecast.is_no_other_target(hash_before);
         self.add_decision(forecast, &facts, plan.as_ref(), &at, &decision).await?;
+        let goes_on = facts.rollout.now.set().filter(|_| decision == FleetDecision::Keep);
+        let entrant = forecast.set.clone().or_else(|| goes_on.map(|rollout| rollout.entrant.clone()));
+        forecast.grows = self.growing_claims(&facts, entrant.as_ref());
         forecast.add_hooks(&self.scope.spec.update_strategy.hooks, &facts, &decision);
         if is_same {
             forecast.report_same_content();

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Change;
-use super::differences::{Field, at_once, of_target};
+use super::differences::{Field, of_change};
 use crate::report::{clock_time, node_seconds, tag};
 use windlass::tasks::FleetScope;
 use windlass_core::api::{NodeDeploymentSpec, Promotion, RolloutHash, SetName, Stage};
@@ -301,21 +301,25 @@ impl Forecast {
             json_patch::merge(&mut after, patch);
             let (before, after) = (ObservedFleet::read(before), ObservedFleet::read(&after));
             if let (Ok(before), Ok(after)) = (&before.spec, &after.spec) {
-                forecast.target = of_target(Some(before), after);
-                forecast.at_once = at_once(Some(before), after);
+                (forecast.target, forecast.at_once) = of_change(Some(before), after, None);
             }
         }
         forecast.refuse(sentence);
         forecast
     }
 
-    pub(super) fn begun(namespace: &str, name: &str, before: Option<&Value>, after: &ObservedFleet) -> Self {
+    /// The forecast with the changed fields. `created`: the claims that the nodes were created with, if there are nodes.
+    pub(super) fn begun(
+        (namespace, name): (&str, &str),
+        before: Option<&Value>,
+        after: &ObservedFleet,
+        created: Option<&[Value]>,
+    ) -> Self {
         let mut forecast = Self::new(Kind::NodeDeployment, namespace, name);
         let old = before.map(ObservedFleet::read);
         let old: Option<&NodeDeploymentSpec> = old.as_ref().and_then(|old| old.spec.as_deref().ok());
         if let Ok(spec) = &after.spec {
-            forecast.target = of_target(old, spec);
-            forecast.at_once = at_once(old, spec);
+            (forecast.target, forecast.at_once) = of_change(old, spec, created);
             forecast.limit_to(spec);
         }
         forecast.is_new = before.is_none();
@@ -406,17 +410,6 @@ impl Forecast {
             }
         }
         is_same
-    }
-
-    /// Larger sizes of claims make no other target: they are listed with what applies at once.
-    pub(super) fn move_sizes(&mut self, before: Option<&RolloutHash>) {
-        let fields = self.target.clone();
-        if !self.grows.is_empty() && self.is_no_other_target(before) {
-            self.at_once.extend(fields);
-            if self.outcome == Outcome::Nothing {
-                self.outcome = Outcome::Changes;
-            }
-        }
     }
 
     pub(super) fn report_same_content(&mut self) {
