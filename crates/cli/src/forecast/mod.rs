@@ -106,7 +106,7 @@ pub async fn forecast_with(
     }
     let topology = new.spec.as_ref().ok().and_then(|spec| spec.topology());
     let status = before.is_some().then_some(&*new.status);
-    forecast.unread.extend(sight.read_domains(client, topology, status).await);
+    forecast.unread.extend(sight.read_domains(client, topology, status, |_| true).await);
     match scope(&sight.view, &cluster, &new, now) {
         Some(scope) => {
             let mut examined = Examined { scope, cluster: &cluster, now };

@@ -17,7 +17,7 @@ use windlass::internal::{RolloutScope, rollout_scope};
 use windlass_core::api::{StatefulSetRolloutSpec, StatefulSetStatus};
 use windlass_core::planner::fleet::pods::{Mode, PodSet};
 use windlass_core::revision::drift;
-use windlass_kube_port::observed::{Observed, ObservedRollout};
+use windlass_kube_port::observed::{Observed, ObservedPod, ObservedRollout};
 use windlass_kube_port::{Cluster, Kind, KubeCluster, View};
 
 const KIND: Kind = Kind::StatefulSetRollout;
@@ -67,7 +67,9 @@ pub async fn forecast_rollout(
     };
     forecast.limit_to(&scope.spec);
     let status = old.as_ref().map(|old| &old.status.rollout);
-    forecast.unread.extend(sight.read_domains(client, scope.spec.topology(), status).await);
+    // The view has the pods of all StatefulSets.
+    let is_of = |pod: &ObservedPod| sets.iter().any(|of| of.has(&pod.meta.name));
+    forecast.unread.extend(sight.read_domains(client, scope.spec.topology(), status, is_of).await);
     let has_hooks = !scope.spec.update_strategy.hooks.is_empty();
     let is_known = sight.has_read(Kind::StatefulSet) && sight.has_read(Kind::Pod);
     let hash_before = was.as_ref().map(|was| was.scope.requested());

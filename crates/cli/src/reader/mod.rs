@@ -148,15 +148,17 @@ impl Sight {
     }
 
     /// Reads the machines if the domains of pods follow from them: pods have no label of their own, and the operator has not
-    /// said that it does not read machines. Returns a remark about that.
+    /// said that it does not read machines. Returns a remark about that. `is_of`: true for the pods in question.
     pub async fn read_domains(
         &self,
         client: &Client,
         topology: Option<&Topology>,
         status: Option<&NodeDeploymentStatus>,
+        is_of: impl Fn(&ObservedPod) -> bool,
     ) -> Option<String> {
         let key = &topology?.key;
-        let is_unlabelled = |pod: &ObservedPod| !pod.machine.is_empty() && pod.meta.label(key).is_none();
+        let is_unlabelled =
+            |pod: &ObservedPod| !pod.machine.is_empty() && pod.meta.label(key).is_none() && is_of(pod);
         let unlabelled = self.view.pods.list_all(is_unlabelled);
         let said = status.and_then(|status| conditions::find(&status.conditions, TOPOLOGY_KNOWN));
         if unlabelled.is_empty() || said.is_some() {

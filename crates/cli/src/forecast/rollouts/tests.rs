@@ -214,3 +214,24 @@ async fn forbidden_pods_are_omitted_and_reported() {
     assert!(blind.happens.contains("no right to list StatefulSets and Pods"), "{}", blind.happens);
     assert_eq!(blind.unread, ["left out, because Pods cannot be listed: pods: Forbidden"]);
 }
+
+#[tokio::test]
+async fn labels_of_pods_of_other_statefulsets_do_not_matter() {
+    const KEY: &str = "topology.kubernetes.io/zone";
+    let remark = async |of_own: Option<&str>| {
+        let mut objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1", "v1"]);
+        objects.extend(with_pods("cache", ("v1", "v1"), HELD, &["v1"]));
+        for pod in objects.iter_mut().filter(|object| object["kind"] == "Pod") {
+            pod["spec"]["nodeName"] = json!("machine");
+            if let Some(zone) = of_own.filter(|_| pod["metadata"]["name"] != "cache-0") {
+                pod["metadata"]["labels"][KEY] = json!(zone);
+            }
+        }
+        let topology = json!({"spec": {"strategy": {"topology": {"key": KEY}}}});
+        objects.push(rollout(&["ledger"], &topology));
+        forecast(objects, nothing(), &[]).await.unread
+    };
+    assert_eq!(remark(Some("a")).await, [""; 0]);
+    let unlabelled = remark(None).await;
+    assert!(unlabelled[0].starts_with(&format!("pods have no label {KEY}")), "{unlabelled:?}");
+}
