@@ -136,9 +136,7 @@ pub async fn forecast_with(
         forecast.refuse(sentence);
     }
     if new.spec.as_ref().is_ok_and(|spec| !spec.update_strategy.hooks.is_empty()) {
-        forecast.unread.push(
-            "hooks not checked against --hook-host and --prometheus-url of the operator; their duration is not known".to_owned(),
-        );
+        forecast.unread.push(hooks::FLAGS_NOT_CHECKED.to_owned());
     }
     forecast.unread.extend(cluster.unchecked());
     Ok(forecast)
@@ -256,16 +254,17 @@ impl Examined<'_> {
         Ok(())
     }
 
-    /// The operator's checks before it decides, but for those of hooks. Returns what could not be checked.
-    async fn check(&mut self) -> Result<Option<String>, String> {
+    /// The operator's checks before it decides. Returns what could not be checked.
+    async fn check(&mut self) -> Result<Vec<String>, String> {
         if self.scope.promoting().is_some() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         if let Some(sentence) = possible::why_not(&self.scope.spec) {
             self.scope.block(Blocker::Spec(sentence));
-            return Ok(None);
+            return Ok(Vec::new());
         }
         self.scope.block(self.scope.check_windows_and_order());
+        let of_hooks = hooks::check(&mut self.scope, Kind::NodeDeployment).await;
         let not_checked =
             |error| format!("not checked whether the API server accepts spec.template: {error}");
         let found = match fleet_objects::ensure_revision(&mut self.scope).await.map_err(not_checked)? {
@@ -280,7 +279,7 @@ impl Examined<'_> {
             }
             Err(error) => Some(format!("{not_known}: {error}")),
         };
-        Ok(unread)
+        Ok(of_hooks.into_iter().chain(unread).collect())
     }
 
     fn has_service(&self) -> bool {

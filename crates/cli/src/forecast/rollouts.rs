@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::change::{After, after};
 use super::cluster::DryRunCluster;
-use super::{Change, Examined, Field, Forecast, Outcome, before, fields, newer};
+use super::{Change, Examined, Field, Forecast, Outcome, before, fields, hooks, newer};
 use crate::extension::pending_changes;
 use crate::reader::Sight;
 use crate::report::{observer_behind, short_revision};
@@ -75,6 +75,7 @@ pub async fn forecast_rollout(
     let hash_before = was.as_ref().map(|was| was.scope.requested());
     let mut scope = scope;
     scope.block(scope.check_windows_and_order());
+    forecast.unread.extend(hooks::check(&mut scope, KIND).await);
     let examined = Examined { scope, cluster: &dry, now };
     examined.forecast_into(&mut forecast, hash_before.as_ref(), unseen).await?;
     if !is_known {
@@ -85,9 +86,7 @@ pub async fn forecast_rollout(
     forecast.add_pending(client, &sets).await;
     forecast.waits.extend(missing.iter().map(|name| format!("StatefulSet {name} does not exist yet")));
     if has_hooks {
-        forecast.unread.push(
-            "hooks not checked against --hook-host and --prometheus-url of the operator; their duration is not known".to_owned(),
-        );
+        forecast.unread.push(hooks::FLAGS_NOT_CHECKED.to_owned());
     }
     forecast.unread.extend(dry.unchecked());
     Ok(forecast)

@@ -235,3 +235,22 @@ async fn labels_of_pods_of_other_statefulsets_do_not_matter() {
     let unlabelled = remark(None).await;
     assert!(unlabelled[0].starts_with(&format!("pods have no label {KEY}")), "{unlabelled:?}");
 }
+
+#[tokio::test]
+async fn hook_the_operator_would_refuse_is_refused() {
+    let hook = |tls: Value| {
+        let hook = json!({"name": "drain", "at": "BeforeNode", "http": {"url": "http://peer/", "tls": tls}});
+        rollout(&["ledger"], &json!({"spec": {"strategy": {"hooks": [hook]}}}))
+    };
+    let objects = with_pods("ledger", ("v1", "v2"), HELD, &["v1"]);
+    let refused = forecast(objects.clone(), Change::Apply(hook(json!({}))), &[]).await;
+    assert_eq!(
+        refused.refused.as_deref(),
+        Some("hook drain: http.tls needs a url that begins with https://: change the url, or remove tls")
+    );
+    let taken = forecast(objects, Change::Apply(hook(Value::Null)), &[]).await;
+    assert_eq!(
+        (taken.refused, taken.unread),
+        (None, vec![super::super::hooks::FLAGS_NOT_CHECKED.to_owned()])
+    );
+}
