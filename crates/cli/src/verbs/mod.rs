@@ -6,6 +6,7 @@ mod carry;
 pub mod change;
 mod gitops;
 mod record;
+mod remarks;
 #[cfg(test)]
 mod request_tests;
 pub mod revisions;
@@ -19,6 +20,8 @@ use super::Failure;
 use super::connection::Cluster;
 use super::output::Output;
 use super::target::{Kind, Located, Named, ObjectSelector, Selected};
+
+use windlass_core::api::names::argument_of;
 
 pub use carry::{Carried, How, Needs, Refusal, carry};
 pub use change::Verb;
@@ -233,10 +236,14 @@ pub async fn carry_out_on(
         Refusal::Failed(sentence) => format!("{target}{place}: {sentence}"),
     })?;
     let suffix = if arguments.dry_run { " (dry run)" } else { "" };
-    match arguments.output {
-        Some(output) => output.of(target, &after),
-        None => Ok(format!("{target}{place} {}{suffix}\n", change.message)),
+    if let Some(output) = arguments.output {
+        return output.of(target, &after);
     }
+    let named = argument_of(target.kind.short(), &target.name, namespace);
+    let remarks = remarks::remarks(&change, &after, &named, super::now());
+    let typed = arguments.named.flags.connection.typed();
+    let remarks: Vec<String> = remarks.iter().map(|remark| typed.text(remark) + "\n").collect();
+    Ok(format!("{target}{place} {}{suffix}\n{}", change.message, remarks.concat()))
 }
 
 /// A refusal, with the object's name if several are selected.
