@@ -14,6 +14,7 @@ use windlass_core::api::conditions::{
     self, DISRUPTION_BUDGET_READY, READY, RECONCILING, STALLED, TOPOLOGY_KNOWN, Truth, UP_TO_DATE,
 };
 use windlass_core::api::{Condition, HookState, RawPlan, Reason, Stage, StatefulSetStatus, TaskType};
+use windlass_core::planner::fleet::gate::WaitingFor;
 use windlass_core::planner::node::decide::recipes::GROW_CLAIMS;
 use windlass_core::planner::node::problem::in_words;
 use windlass_engine::{Plan, TaskState};
@@ -379,6 +380,10 @@ fn of_rollout(
     if report.nodes.iter().any(|node| node.unseen) {
         chain.offer(LOOK_FOR_OPERATOR, version_of_operator());
     }
+    let waits_for = status.rollout.as_ref().map(|rollout| rollout.waiting_for.as_str());
+    if waits_for == Some(WaitingFor::Window.as_ref()) {
+        chain.offer("open the window now", format!("windlass resume {target} --now --reason TEXT"));
+    }
     let paused = seen.fleet.spec.as_ref().is_ok_and(|spec| spec.paused);
     if paused {
         chain.offer("resume the rollout", format!("windlass resume {target}"));
@@ -465,10 +470,21 @@ fn chain_of_node(
             chain.offer("skip the task mark-ready", format!("windlass skip sn/{name} -n {namespace}"));
         }
     }
+    let is_suspended = node.spec.as_ref().is_ok_and(|spec| spec.suspend);
+    if is_suspended {
+        let patch = r#"'{"spec":{"suspend":false}}'"#;
+        chain.offer(
+            "resume the node",
+            format!("kubectl patch sn/{name} -n {namespace} --type=merge -p {patch}"),
+        );
+    }
     let pod = match pod {
         SeenPod::Is(pod) => pod,
         // Listed with what could not be read.
         SeenPod::Unread => return,
+        SeenPod::IsNot if is_suspended => {
+            return chain.add(depth + 2, format!("pod {name}-0"), "it does not exist", None);
+        }
         SeenPod::IsNot => {
             let names = (&*format!("{name}-0"), name.as_str(), namespace.as_str());
             return chain_of_missing_pod(chain, depth + 2, names, events);

@@ -212,7 +212,10 @@ pub(super) fn report(seen: &Seen, goal: &Goal, node: &ObservedNode, now: DateTim
     };
     let unseen = down.is_some() && health == Health::Down;
     let problem = status.problem.as_ref().filter(|_| health.is_listed_by_name());
+    let suspended = conditions::find(&status.conditions, READY)
+        .filter(|ready| ready.reason == Reason::Suspended.as_ref() && task.is_none());
     let message = match (health, problem) {
+        (Health::Moving | Health::Down, _) if let Some(ready) = suspended => ready.message.clone(),
         (Health::Settling, _) => {
             let left = free_at.map_or_else(String::new, |at| age(at - now + TimeDelta::milliseconds(999)));
             format!("ready; available in {left}")

@@ -581,3 +581,18 @@ fn down_pod_overrides_stale_ready_status() {
     );
     assert_eq!(moves.nodes[0].health, Health::Moving);
 }
+
+#[test]
+fn suspended_node_is_reported_as_suspended() {
+    let mut nodes = nodes();
+    let ready = json!({"type": "Ready", "status": "False", "reason": "Suspended",
+        "message": "the node is suspended", "lastTransitionTime": "2026-01-01T04:00:00Z"});
+    let suspended =
+        json!({"spec": {"suspend": true}, "status": {"phase": "Suspended", "conditions": [ready]}});
+    nodes[0] = merged(node(0, "1.1", "", None), suspended);
+    let mut seen = seen(&fleet(), &nodes);
+    let pod = json!({"metadata": {"name": "db-3-0", "namespace": "prod"}});
+    seen.pods.insert("db-3-0".into(), Arc::new(Observed::read(&pod)));
+    let report = FleetReport::of(&seen, now());
+    assert_eq!(report.nodes[0].words(), "the node is suspended");
+}

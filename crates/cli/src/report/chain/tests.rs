@@ -330,3 +330,33 @@ fn running_pods_with_externally_changed_image_are_reported() {
         ]
     );
 }
+
+#[test]
+fn rollout_that_waits_for_a_window_can_begin_now() {
+    let (mut fleet, nodes) = (fleet(), nodes());
+    let mut offers = |waits_for: &str| {
+        fleet["status"]["rollout"]["waitingFor"] = json!(waits_for);
+        let seen = seen(&fleet, &nodes);
+        let report = FleetReport::of(&seen, "2026-01-01T04:15:11Z".parse().unwrap());
+        let open = Remedy {
+            to: "open the window now".to_owned(),
+            command: "windlass resume nd/db -n prod --now --reason TEXT".to_owned(),
+        };
+        of_fleet(&seen, &report, &[]).remedies.contains(&open)
+    };
+    assert_eq!(["Window", "Predecessors", ""].map(&mut offers), [true, false, false]);
+}
+
+#[test]
+fn suspended_node_can_be_resumed() {
+    let mut node = nodes().remove(0);
+    node["spec"]["suspend"] = json!(true);
+    node["status"]["phase"] = json!("Suspended");
+    let chain = of_node(&Observed::read(&node), SeenPod::IsNot, &[]);
+    let remedy = Remedy {
+        to: "resume the node".to_owned(),
+        command: r#"kubectl patch sn/db-0 -n prod --type=merge -p '{"spec":{"suspend":false}}'"#.to_owned(),
+    };
+    assert_eq!(chain.remedies, [remedy]);
+    assert_eq!(chain.links.len(), 2, "{chain:?}");
+}
