@@ -493,6 +493,13 @@ fn waiting_for(seen: &Seen, verdict: Verdict) -> (String, Option<DateTime<Utc>>)
     if let Some(sentence) = not_begun(&seen.fleet).filter(|_| verdict == Verdict::Progressing) {
         return (sentence.to_owned(), None);
     }
+    // The rollout that is active is to an earlier target.
+    let invalid = |c: &&conditions::Condition| {
+        c.status == Truth::False.as_ref() && c.reason == Reason::InvalidSpec.as_ref()
+    };
+    if let Some(refused) = condition(UP_TO_DATE).filter(invalid).filter(|_| status.rollout.is_some()) {
+        return (format!("{}: {}", refused.reason, refused.message), None);
+    }
     let Some(rollout) = &status.rollout else {
         let stalled = condition(STALLED).filter(|c| c.status == Truth::True.as_ref());
         if let Some(stalled) = stalled {

@@ -583,6 +583,21 @@ fn down_pod_overrides_stale_ready_status() {
 }
 
 #[test]
+fn refused_spec_is_reported_before_the_active_rollout() {
+    let refused = json!({"type": "UpToDate", "status": "False", "reason": "InvalidSpec",
+        "message": "hook drain: no", "lastTransitionTime": "2026-01-01T04:00:00Z"});
+    let mut changes = json!({"status": {"conditions": fleet()["status"]["conditions"]}});
+    changes["status"]["conditions"][1] = refused;
+    changes["status"]["conditions"][4]["message"] = json!("waiting for db-2: ImagePullBackOff");
+    let report = report(changes);
+    assert_eq!((report.verdict, &*report.waiting_for), (Verdict::Refused, "InvalidSpec: hook drain: no"));
+    assert_eq!(
+        (report.waiting_since, &*report.remarks),
+        (None, &["waiting for db-2: ImagePullBackOff".to_owned()][..])
+    );
+}
+
+#[test]
 fn suspended_node_is_reported_as_suspended() {
     let mut nodes = nodes();
     let ready = json!({"type": "Ready", "status": "False", "reason": "Suspended",
