@@ -124,14 +124,12 @@ async fn node(client: &Client, namespace: &str, target: &Target) -> Result<(Chai
     if let Some(fleet) = node.meta.label(LABEL_DEPLOYMENT) {
         let target = Target { kind: Kind::Fleet, name: fleet.to_owned() };
         match target.get(client, namespace).await {
-            Ok(fleet) => chain.add_fleet(&ObservedFleet::read(&fleet), &node),
+            Ok(found) => {
+                chain.add_fleet(&ObservedFleet::read(&found), &node);
+                chain.offer("explain its fleet", format!("windlass explain nd/{fleet} -n {namespace}"));
+            }
             Err(sentence) => unread.push(sentence),
         }
-        let remedy = crate::report::chain::Remedy {
-            to: "explain its fleet".to_owned(),
-            command: format!("windlass explain nd/{fleet} -n {namespace}"),
-        };
-        chain.remedies.push(remedy);
     }
     Ok((chain, unread))
 }
@@ -187,7 +185,26 @@ fn drawn(chain: &Chain, unread: &[String], now: DateTime<Utc>, terminal: Termina
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::empty_cluster::with_objects;
     use crate::report::chain::{Link, Remedy};
+
+    #[tokio::test]
+    async fn fleet_of_a_node_is_offered_only_if_it_exists() {
+        let object = |kind: &str, name: &str| {
+            json!({"apiVersion": "windlass.dev/v1alpha1", "kind": kind, "metadata": {"name": name,
+                "namespace": "shop", "uid": name, "resourceVersion": "1", "generation": 1, "labels": {LABEL_DEPLOYMENT: "db"}},
+                "spec": {"template": {"spec": {"image": "db:1"}}}})
+        };
+        let target = Target { kind: Kind::Node, name: "db-0".to_owned() };
+        let of_fleet = |chain: &Chain| {
+            chain.remedies.iter().any(|remedy| remedy.command == "windlass explain nd/db -n shop")
+        };
+        let (sn, nd) = (object("StatefulNode", "db-0"), object("NodeDeployment", "db"));
+        let (there, unread) = node(&with_objects(vec![sn.clone(), nd], &[]), "shop", &target).await.unwrap();
+        assert!(of_fleet(&there) && unread.is_empty(), "{there:?} {unread:?}");
+        let (retained, unread) = node(&with_objects(vec![sn], &[]), "shop", &target).await.unwrap();
+        assert!(!of_fleet(&retained) && unread.len() == 1, "{retained:?} {unread:?}");
+    }
 
     #[test]
     fn chain_is_drawn_nested_and_ends_with_commands() {
