@@ -1,5 +1,6 @@
 //! `windlass operator`: the controllers, their health and their metrics.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +11,9 @@ use axum::{
     http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
     routing::get,
 };
-use clap::{Args, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, ValueEnum};
 use sha2::{Digest, Sha256};
 use tokio::net::TcpListener;
 use tracing::info;
@@ -49,7 +52,7 @@ pub struct OperatorArgs {
     #[arg(long = "hook-host", value_name = "HOST", value_parser = Host::parse)]
     hook_hosts: Vec<Host>,
     /// The Prometheus that hooks query, such as `http://prometheus.monitoring.svc:9090`
-    #[arg(long, value_name = "URL", value_parser = PrometheusUrl::parse)]
+    #[arg(long, value_name = "URL", value_parser = Quiet(prometheus))]
     prometheus_url: Option<PrometheusUrl>,
     /// A file with the certificate authorities, in PEM, that replace the system's for `--prometheus-url`
     #[arg(long, value_name = "FILE", requires = "prometheus_url")]
@@ -86,7 +89,7 @@ pub struct OperatorArgs {
     extensions: OperatorFlags,
     /// The OpenTelemetry collector for traces of rollouts (OTLP over HTTP), such as `http://collector.monitoring:4318`
     #[cfg(feature = "otlp")]
-    #[arg(long, value_name = "URL", value_parser = collector)]
+    #[arg(long, value_name = "URL", value_parser = Quiet(collector))]
     otlp_endpoint: Option<String>,
     /// A file with the certificate authorities, in PEM, that replace the system's for `--otlp-endpoint`
     #[cfg(feature = "otlp")]
@@ -140,6 +143,33 @@ fn taint(text: &str) -> Result<String, String> {
         );
     }
     Ok(text.to_owned())
+}
+
+/// A parser whose errors do not repeat the value, as those of clap do: it may have a password.
+#[derive(Clone)]
+struct Quiet<T>(fn(&str) -> Result<T, String>);
+
+impl<T: Clone + Send + Sync + 'static> TypedValueParser for Quiet<T> {
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, of: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        self.0(&value.to_string_lossy()).map_err(|why| {
+            let flag = of.map(ToString::to_string).unwrap_or_default();
+            let sentence = format!("invalid value for '{flag}': {why}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, sentence).with_cmd(command)
+        })
+    }
+}
+
+/// Rejects a user before the URL is read: that error has the URL.
+fn prometheus(text: &str) -> Result<PrometheusUrl, String> {
+    if text.contains('@') {
+        return Err(
+            "the URL has a user or password: remove it, and use --prometheus-token-file or --prometheus-header"
+                .to_owned(),
+        );
+    }
+    PrometheusUrl::parse(text)
 }
 
 #[cfg(feature = "otlp")]
@@ -328,6 +358,27 @@ mod tests {
         }
         for with_more in ["", "a=b", "leaving:NoSchedule", "a=b:NoExecute", "a b", "a,b"] {
             assert!(taint(with_more).is_err(), "{with_more}");
+        }
+    }
+
+    #[test]
+    fn error_about_a_url_does_not_show_its_password() {
+        let asked = |flag: &str, url: &str| {
+            let command = OperatorArgs::augment_args(Command::new("operator"));
+            command.try_get_matches_from(["operator", flag, url]).map(drop)
+        };
+        assert!(asked("--prometheus-url", "https://prometheus:9090").is_ok());
+        let mut flags = vec![("--prometheus-url", "--prometheus-token-file")];
+        if cfg!(feature = "otlp") {
+            flags.push(("--otlp-endpoint", "without a user"));
+        }
+        for (flag, advice) in flags {
+            for url in ["https://u:secret@host", "u:secret@host"] {
+                let error = asked(flag, url).unwrap_err();
+                let text = error.to_string();
+                assert_eq!(error.kind(), ErrorKind::ValueValidation, "{text}");
+                assert!(!text.contains("secret") && text.contains(flag) && text.contains(advice), "{text}");
+            }
         }
     }
 
