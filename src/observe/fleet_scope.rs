@@ -67,8 +67,8 @@ pub struct FleetScope {
 pub struct ReconcileCache {
     /// The facts, and the state of the caches that they were computed from.
     facts: Option<(State, Arc<FleetFacts>)>,
-    /// The gate of its rollout, and the missing objects and the blocker that it was computed with.
-    gate: Option<((Option<Blocker>, Option<Blocker>), Gate)>,
+    /// The gate of its rollout, and the obstacle that it was computed with.
+    gate: Option<(Option<Gate>, Gate)>,
     /// The spec of a node, by the rollout hash of its revision. It does not change within a reconcile.
     specs: HashMap<RolloutHash, Arc<StatefulNodeSpec>>,
     /// How often the facts were requested.
@@ -232,10 +232,10 @@ impl FleetScope {
         };
         // Once for each reconcile: a turn is taken for all of it.
         facts.rollout.gate = match &cache.gate {
-            Some((by, gate)) if *by == (self.missing.clone(), self.blocker.clone()) => gate.clone(),
+            Some((obstacle, gate)) if *obstacle == self.obstacle() => gate.clone(),
             _ => self.gate(&facts),
         };
-        cache.gate = Some(((self.missing.clone(), self.blocker.clone()), facts.rollout.gate.clone()));
+        cache.gate = Some((self.obstacle(), facts.rollout.gate.clone()));
         let facts = Arc::new(facts);
         cache.taken += 1;
         cache.facts = Some((state, facts.clone()));

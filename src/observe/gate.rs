@@ -48,14 +48,8 @@ impl FleetScope {
         }) {
             return None;
         }
-        match &self.missing {
-            Some(blocker) if blocker.is_transient() => return Some(Gate::Blocked(blocker.to_string())),
-            Some(blocker) => return Some(Gate::Missing(blocker.to_string())),
-            None => {}
-        }
-        // What was rolled out before is no longer desired, and what is desired cannot be rolled out.
-        if let Some(blocker) = self.blocker.as_ref().filter(|blocker| blocker.is_of_spec()) {
-            return Some(Gate::Blocked(format!("waiting for the spec to be corrected: {blocker}")));
+        if let Some(obstacle) = self.obstacle() {
+            return Some(obstacle);
         }
         if facts.rollout.now.cause().is_some_and(Cause::only_creates) {
             return None;
@@ -84,6 +78,18 @@ impl FleetScope {
         };
         let turn = Turn { kind: self.fleet_kind(), meta, plan: &plan, cause, began: rollout.started_at };
         Some(self.neighbours.why_no_turn(&turn).map_or(Gate::Beginning, Gate::Turn))
+    }
+
+    /// The gate that is closed because of what this reconcile has found about the spec.
+    pub(super) fn obstacle(&self) -> Option<Gate> {
+        match &self.missing {
+            Some(blocker) if blocker.is_transient() => return Some(Gate::Blocked(blocker.to_string())),
+            Some(blocker) => return Some(Gate::Missing(blocker.to_string())),
+            None => {}
+        }
+        // What was rolled out before is no longer desired, and what is desired cannot be rolled out.
+        let blocker = self.blocker.as_ref().filter(|blocker| blocker.is_of_spec())?;
+        Some(Gate::Blocked(format!("waiting for the spec to be corrected: {blocker}")))
     }
 
     /// How long the fleets in `after` may still change because of what began the active rollout.

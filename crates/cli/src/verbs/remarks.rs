@@ -62,7 +62,7 @@ fn refusal(change: &Change, object: &Value) -> Option<String> {
     match change.verb {
         "rollback" => Some(format!("the spec was refused before this change: {message}")),
         "promote" | "restart" | "resume" | "retry" => {
-            Some(format!("the spec is refused, so it is not rolled out until it is corrected: {message}"))
+            Some(format!("the spec is refused, so nothing is rolled out until it is corrected: {message}"))
         }
         _ => None,
     }
@@ -142,7 +142,7 @@ mod tests {
         for verb in ["promote", "restart", "resume", "retry"] {
             assert_eq!(
                 told(verb, None, &refused, now),
-                ["the spec is refused, so it is not rolled out until it is corrected: hook drain: no"],
+                ["the spec is refused, so nothing is rolled out until it is corrected: hook drain: no"],
                 "{verb}"
             );
         }

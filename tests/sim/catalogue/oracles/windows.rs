@@ -16,10 +16,10 @@ const DECIDED_SECONDS: i64 = 2;
 
 /// Checks every change since the scenario's change. What a person, an ill node or a delayed request does is not checked.
 pub fn examine(evidence: &mut Evidence<'_>) {
-    let unclear = |fault: &Fault| match fault {
-        Fault::Person(_) | Fault::Ill(_) | Fault::Late(_) | Fault::Still(_) => true,
-        Fault::OldLeader(_) | Fault::LostLease(_) | Fault::Unanswered => true,
-        _ => false,
+    let unclear = |fault: &Fault| {
+        let is_delay =
+            matches!(fault, Fault::Late(_) | Fault::OldLeader(_) | Fault::LostLease(_) | Fault::Unanswered);
+        is_delay || matches!(fault, Fault::Person(_) | Fault::Ill(_) | Fault::Still(_))
     };
     if evidence.world.scenario.windows.is_none() || evidence.strikes(unclear) {
         return;

@@ -141,7 +141,7 @@ impl Limits {
     fn why_no_room(&self, cause: Cause, ahead: &[(String, Cause)]) -> Option<String> {
         self.of(cause).find_map(|(of, most)| {
             let counted = ahead.iter().filter(|other| of.is_none_or(|of| other.1 == of));
-            let (name, _) = counted.clone().last().filter(|_| counted.count() >= most)?;
+            let (name, _) = counted.clone().next_back().filter(|_| counted.count() >= most)?;
             let flag = Limit { cause: of, most };
             Some(format!("waiting for {name}, which is ahead: --max-rollouts is {flag}"))
         })
