@@ -18,3 +18,13 @@ pub(super) fn of_fleet(facts: &FleetFacts, is_behind: impl Fn(&Growth) -> bool) 
     let sentence = first.growth.sentence();
     Outcome::recheck(format!("waiting for the claims of {} to grow: {sentence}", some_of(&names)), LATER)
 }
+
+/// Waits for the nodes whose pods were restarted: a file system has grown before its new pod is ready.
+pub(super) fn restarted(facts: &FleetFacts) -> Outcome {
+    let restarting = facts.wanted().filter(|child| child.controller.rolling);
+    let names: Vec<&str> = restarting.map(|child| child.name.as_str()).collect();
+    if names.is_empty() {
+        return Outcome::Done;
+    }
+    Outcome::waiting(format!("waiting for {} to become ready after the restart", some_of(&names)))
+}

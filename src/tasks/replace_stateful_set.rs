@@ -4,7 +4,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::growing::{LATER, of_fleet};
+use super::growing::{LATER, of_fleet, restarted};
 use super::{FleetScope, NodeScope, create_stateful_set, not_written};
 use crate::apply::node_objects::own_op;
 use crate::engine::{Env, Outcome, Policy, Task, TaskContext, TaskError};
@@ -26,7 +26,9 @@ pub struct ReplaceStatefulSet {}
 impl Task for ReplaceStatefulSet {
     async fn run(&self, cx: &TaskContext<'_>) -> Result<Outcome, TaskError> {
         if let Some(fleet) = cx.env.find::<FleetScope>() {
-            return Ok(of_fleet(&fleet.facts(), Growth::is_pending));
+            let facts = fleet.facts();
+            let grown = of_fleet(&facts, Growth::is_pending);
+            return Ok(if grown == Outcome::Done { restarted(&facts) } else { grown });
         }
         let scope = cx.env.get::<NodeScope>()?;
         let node = scope.require()?;

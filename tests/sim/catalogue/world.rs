@@ -356,7 +356,15 @@ impl World {
     /// Evicts a pod, which may not exist any more.
     pub async fn evict(&self, pod: &str) {
         let api: Api<Pod> = Api::namespaced(self.person.clone(), NAMESPACE);
-        tolerate(api.evict(pod, &EvictParams::default()).await, pod);
+        // As kubectl does, until the budget allows it.
+        for _ in 0..12 {
+            let evicted = api.evict(pod, &EvictParams::default()).await;
+            let is_kept = matches!(&evicted, Err(kube::Error::Api(status)) if status.code == 429);
+            if !is_kept {
+                return tolerate(evicted, pod);
+            }
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
     }
 
     /// Steers pods and claims.
