@@ -20,6 +20,8 @@ const KNOWN_FOR: Duration = Duration::from_mins(1);
 /// After how long an object that is missing since a moment is asked for again. Later it is a quarter of that time, at most
 /// [`KNOWN_FOR`].
 const MISSING_FOR: Duration = Duration::from_secs(3);
+/// How long an answer holds while there is no other.
+const HOLDS_FOR: Duration = Duration::from_mins(5);
 
 /// The kinds of objects that could not be checked, because there is no right to read them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -122,10 +124,14 @@ async fn look_up(fleet: &FleetScope, reference: &Reference) -> Result<Existence,
         Ok(true) => Existence::Exists,
         Ok(false) => Existence::Missing,
         Err(ClusterError::Forbidden { .. }) => Existence::Forbidden,
-        // Until there is another answer, the last one holds.
-        Err(error) => return last.map(|known| known.existence).ok_or(error),
+        // One that is not old holds until there is another: a rollout that is under way need not stop.
+        Err(error) => {
+            let recent = last.filter(|known| now.duration_since(known.at) < HOLDS_FOR);
+            return recent.map(|known| known.existence).ok_or(error);
+        }
     };
-    let since = last.filter(|known| known.existence == existence).map_or(now, |known| known.since);
+    let is_same = |known: &Asked| known.existence == existence && now.duration_since(known.at) < HOLDS_FOR;
+    let since = last.filter(is_same).map_or(now, |known| known.since);
     known.put(&key, Asked { at: now, since, existence });
     Ok(existence)
 }

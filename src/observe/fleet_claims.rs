@@ -8,7 +8,7 @@ use super::growth::growth_to;
 use crate::api::StatefulNodeSpec;
 use crate::api::names::{claim_name, place_of};
 use crate::planner::growth::Growth;
-use crate::revision::{RevisionData, are_same_claims, growth, is_size, is_smaller, sizes_of};
+use crate::revision::{RevisionData, are_same_claims, growth, is_smaller, sizes_of};
 use windlass_kube_port::Key;
 use windlass_kube_port::observed::ObservedNode;
 
@@ -106,14 +106,6 @@ impl FleetScope {
         };
         nodes.iter().find_map(shrinks)
     }
-}
-
-/// Why a size is none, in a sentence; `None` if all are.
-pub(super) fn unreadable_size(claims: &[serde_json::Value]) -> Option<String> {
-    let (name, size) = sizes_of(claims).into_iter().find(|(_, size)| !is_size(size))?;
-    Some(format!(
-        "template.spec.volumeClaimTemplates: claim {name} requests {size:?}, which is no size: use one such as 10Gi"
-    ))
 }
 
 /// The larger of two sizes for each claim.

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::FleetScope;
-use super::fleet_claims::unreadable_size;
 use crate::api::names::{
     ANNOTATION_OWNER_UID, LABEL_DEPLOYMENT, LABEL_MANAGED_BY, LABEL_NODE, LABEL_SET, MANAGER, place_of,
 };
@@ -54,9 +53,7 @@ impl FleetScope {
         let meta = &self.fleet.meta;
         let node = |child: &ChildFacts| self.view.nodes.get(&Key::new(&meta.namespace, child.name.as_str()));
         let nodes: Vec<_> = facts.wanted().filter(|c| !c.terminating).filter_map(node).collect();
-        if let Some(sentence) =
-            unreadable_size(&spec.volume_claim_templates).or_else(|| self.shrinking_claims(&nodes))
-        {
+        if let Some(sentence) = self.shrinking_claims(&nodes) {
             return Some(sentence);
         }
         let differs = |child: &&ChildFacts| {

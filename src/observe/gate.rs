@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::FleetScope;
 use super::neighbours::Turn;
 use crate::api::names::ANNOTATION_OPEN_WINDOW;
-use crate::api::{PlanId, RawPlan, Stage};
+use crate::api::{PlanId, RawPlan, Rollout, Stage};
 use crate::planner::fleet::gate::Gate;
 use crate::planner::fleet::{Blocker, Cause, FleetFacts, FleetKind, Strategy};
 use crate::planner::window::{self, State};
@@ -15,9 +15,9 @@ const LOOK_AT_CLOCK: Duration = Duration::from_mins(5);
 /// A missing object may exist, which causes no event.
 const LOOK_FOR_OBJECTS: Duration = Duration::from_secs(5);
 /// A fleet of another kind may be done, which causes no event here.
-const LOOK_AT_OTHERS: Duration = Duration::from_secs(10);
-/// The same for a StatefulSetRollout: no other fleet causes an event here.
-const PODS_LOOK_AT_OTHERS: Duration = Duration::from_secs(3);
+const LOOK_AT_OTHERS: Duration = Duration::from_secs(30);
+/// The same for a StatefulSetRollout: no other fleet causes an event here. There are few.
+const PODS_LOOK_AT_OTHERS: Duration = Duration::from_secs(5);
 /// How long a rollout waits for fleets in `after`, in case what began it is about to change them as well: an apply of several
 /// files, or a new version of Windlass.
 const OTHERS_CHANGE_WITHIN: Duration = Duration::from_secs(10);
@@ -83,13 +83,15 @@ impl FleetScope {
     /// The gate that is closed because of what this reconcile has found about the spec.
     pub(super) fn obstacle(&self) -> Option<Gate> {
         match &self.missing {
-            Some(blocker) if blocker.is_transient() => return Some(Gate::Blocked(blocker.to_string())),
+            Some(blocker) if blocker.is_transient() => return Some(Gate::Unanswered(blocker.to_string())),
             Some(blocker) => return Some(Gate::Missing(blocker.to_string())),
             None => {}
         }
-        // What was rolled out before is no longer desired, and what is desired cannot be rolled out.
+        // What is rolled out is no longer desired, and what is desired cannot be rolled out.
+        let is_desired = |rollout: &Rollout| rollout.own_revisions || rollout.target() == self.requested();
+        self.fleet.status.rollout.as_ref().filter(|rollout| !is_desired(rollout))?;
         let blocker = self.blocker.as_ref().filter(|blocker| blocker.is_of_spec())?;
-        Some(Gate::Blocked(format!("waiting for the spec to be corrected: {blocker}")))
+        Some(Gate::Refused(format!("waiting for the spec to be corrected: {blocker}")))
     }
 
     /// How long the fleets in `after` may still change because of what began the active rollout.
@@ -119,7 +121,9 @@ impl FleetScope {
                 let others = if self.pods.is_some() { PODS_LOOK_AT_OTHERS } else { LOOK_AT_OTHERS };
                 return self.others_may_change().into_iter().chain([others]).min();
             }
-            Gate::Missing(_) | Gate::Blocked(_) | Gate::Beginning | Gate::Person => return None,
+            Gate::Missing(_) | Gate::Unanswered(_) | Gate::Refused(_) | Gate::Beginning | Gate::Person => {
+                return None;
+            }
             Gate::Window(opening) => opening.at,
             Gate::Open => match window::state(&self.spec.update_strategy.windows, self.now) {
                 State::Open(until) => until,

@@ -189,8 +189,7 @@ impl Credentials {
                 all.push(pair);
             }
         }
-        // In JSON, a slash may be escaped.
-        let escaped: Vec<String> = all.iter().map(|one| one.replace('/', "\\/")).collect();
+        let escaped: Vec<String> = all.iter().flat_map(|one| in_json(one)).collect();
         all.extend(escaped);
         all.retain(|one| one.len() >= MIN_HIDDEN);
         // The longest come first, since one may be a part of another.
@@ -210,6 +209,14 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} credentials", self.0.len())
     }
+}
+
+/// A text as JSON has it: also with slashes escaped, and with the characters escaped that HTML uses.
+fn in_json(text: &str) -> [String; 3] {
+    let quoted = serde_json::Value::from(text).to_string();
+    let escaped = quoted[1..quoted.len() - 1].to_owned();
+    let for_html = escaped.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
+    [escaped.replace('/', "\\/"), for_html, escaped]
 }
 
 /// A header's value that `Debug` does not print; `None` if no header can have it.

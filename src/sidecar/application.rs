@@ -73,8 +73,8 @@ impl Application {
 
     async fn get(&self, url: &Url) -> Result<Vec<u8>, String> {
         match exchange(&self.http, get(url.clone(), TIMEOUT)).await {
-            Ok((status, body)) if status.is_success() => Ok(body),
-            Ok((status, _)) => Err(format!("the application at {url} answered {status}")),
+            Ok(reply) if (200..300).contains(&reply.status) => Ok(reply.body),
+            Ok(reply) => Err(format!("the application at {url} answered {}", reply.status)),
             Err(failure) => Err(format!("the application at {url} {failure}")),
         }
     }

@@ -13,7 +13,7 @@ use url::Url;
 use super::exchange::{Failure, client, excerpt, exchange, get};
 use super::protocol::{RefusalBody, Status, TaskAnswer, TaskRequest};
 use super::url::parse_web;
-use crate::outward::{Access, HttpClient, Origin, Request};
+use crate::outward::{Access, HttpClient, Origin, Reply, Request};
 
 /// Why a sidecar's answer cannot be used. The text is a sentence that names the URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,7 +80,7 @@ impl HttpSidecar {
     }
 
     /// Sends a request with the access of this client.
-    async fn ask(&self, request: Request) -> Result<(StatusCode, Vec<u8>), SidecarError> {
+    async fn ask(&self, request: Request) -> Result<Reply, SidecarError> {
         let (url, Access { trust, headers }) = (request.url.clone(), self.access.clone());
         let mut request = Request { trust, ..request };
         for (name, value) in &headers {
@@ -100,8 +100,8 @@ impl HttpSidecar {
 impl SidecarClient for HttpSidecar {
     async fn status(&self, base_url: &str) -> Result<Status, SidecarError> {
         let url = endpoint(base_url, &["v1", "status"])?;
-        let body = accepted(&url, self.ask(get(url.clone(), self.timeout)).await?)?;
-        read(&url, &body)
+        let reply = accepted(&url, self.ask(get(url.clone(), self.timeout)).await?)?;
+        read(&url, &reply)
     }
 
     async fn submit<'a>(
@@ -122,11 +122,13 @@ impl SidecarClient for HttpSidecar {
 
     async fn task(&self, base_url: &str, id: &str) -> Result<Option<TaskAnswer>, SidecarError> {
         let url = endpoint(base_url, &["v1", "tasks", id])?;
-        let (status, body) = self.ask(get(url.clone(), self.timeout)).await?;
-        if status == StatusCode::NOT_FOUND {
+        let reply = self.ask(get(url.clone(), self.timeout)).await?;
+        if reply.status == StatusCode::NOT_FOUND {
             return Ok(None);
         }
-        let answer: TaskAnswer = read(&url, &accepted(&url, (status, body))?)?;
+        let reply = accepted(&url, reply)?;
+        let mut answer: TaskAnswer = read(&url, &reply)?;
+        answer.message = reply.credentials.hide(&answer.message);
         if answer.id != id {
             let other = excerpt(answer.id.as_bytes());
             return Err(SidecarError::Garbled(format!("the sidecar at {url} answered for task {other}")));
@@ -159,22 +161,23 @@ fn bearer(url: &Url, token: &str) -> Result<HeaderValue, SidecarError> {
     Ok(value)
 }
 
-fn accepted(url: &Url, (status, body): (StatusCode, Vec<u8>)) -> Result<Vec<u8>, SidecarError> {
+fn accepted(url: &Url, reply: Reply) -> Result<Reply, SidecarError> {
+    let status = StatusCode::from_u16(reply.status).unwrap_or_default();
     if status.is_success() {
-        return Ok(body);
+        return Ok(reply);
     }
     let mut message = format!("the sidecar at {url} answered {status}");
-    if let Ok(refusal) = serde_json::from_slice::<RefusalBody>(&body) {
-        message = format!("{message}: {}", excerpt(refusal.message.as_bytes()));
+    if let Ok(refusal) = serde_json::from_slice::<RefusalBody>(&reply.body) {
+        message = format!("{message}: {}", excerpt(reply.credentials.hide(&refusal.message).as_bytes()));
     } else {
-        log_unquoted(url, &body);
+        log_unquoted(url, &reply);
     }
     Err(SidecarError::Refused { status: status.as_u16(), message })
 }
 
-fn read<T: DeserializeOwned>(url: &Url, body: &[u8]) -> Result<T, SidecarError> {
-    serde_json::from_slice(body).map_err(|error| {
-        log_unquoted(url, body);
+fn read<T: DeserializeOwned>(url: &Url, reply: &Reply) -> Result<T, SidecarError> {
+    serde_json::from_slice(&reply.body).map_err(|error| {
+        log_unquoted(url, reply);
         let fault = if error.is_data() {
             "JSON that does not match the protocol"
         } else {
@@ -187,6 +190,6 @@ fn read<T: DeserializeOwned>(url: &Url, body: &[u8]) -> Result<T, SidecarError> 
 
 /// Unexpected bodies go to the log and never into an error, which ends in a status: a user who may write `sidecar.url`
 /// could otherwise read, through the operator, what only the operator can reach.
-fn log_unquoted(url: &Url, body: &[u8]) {
-    tracing::debug!(%url, answer = excerpt(body), "an answer outside the sidecar's protocol");
+fn log_unquoted(url: &Url, reply: &Reply) {
+    tracing::debug!(%url, answer = excerpt(reply.shown().as_bytes()), "an answer outside the sidecar's protocol");
 }

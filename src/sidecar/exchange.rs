@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method};
 use url::Url;
 
-use crate::outward::{HttpClient, KeptConnections, MAX_ANSWER_BYTES, Request, Trust};
+use crate::outward::{HttpClient, KeptConnections, MAX_ANSWER_BYTES, Reply, Request, Trust};
 
 /// Why there is no complete answer: the end of a sentence that begins with the server.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,14 +37,13 @@ pub(super) fn get(url: Url, timeout: Duration) -> Request {
     Request { method: Method::GET, url, headers, body, timeout, trust }
 }
 
-/// Sends `request` and reads the whole answer, whatever its status, without the credentials that it may quote: parts of it are
-/// shown to people.
-pub(super) async fn exchange(http: &HttpClient, request: Request) -> Result<(StatusCode, Vec<u8>), Failure> {
+/// Sends `request` and reads the whole answer, whatever its status.
+pub(super) async fn exchange(http: &HttpClient, request: Request) -> Result<Reply, Failure> {
     let reply = http.send(request).await.map_err(Failure::NoAnswer)?;
     if reply.is_cut {
         return Err(Failure::TooLong);
     }
-    Ok((StatusCode::from_u16(reply.status).unwrap_or_default(), reply.shown().into_bytes()))
+    Ok(reply)
 }
 
 /// The start of an untrusted text on one line, short enough for a status.

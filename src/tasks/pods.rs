@@ -88,8 +88,8 @@ pub(super) async fn replace(scope: &PodScope, cx: &TaskContext<'_>) -> Result<Ou
     }
     let target = Target::of(Kind::Pod, &live.meta);
     if scope.update.as_move().is_some() {
-        let runs = pod.child(scope).is_some_and(ChildFacts::main_container_runs);
-        return move_pod(&*scope.fleet.cluster, target, runs).await;
+        let cannot_run = |child: &ChildFacts| child.pod.failed && !child.main_container_runs();
+        return move_pod(&*scope.fleet.cluster, target, pod.child(scope).is_some_and(cannot_run)).await;
     }
     delete_pod(&*scope.fleet.cluster, target).await
 }

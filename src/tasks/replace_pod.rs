@@ -31,13 +31,13 @@ pub(super) async fn delete_pod(cluster: &dyn Cluster, target: Target) -> Result<
 }
 
 /// Evicts a pod that leaves its machine. `kubectl drain` or an autoscaler may evict pods at the same time, so all have to ask the
-/// same budget. A pod that does not run is deleted: the budget counts it as disrupted, and might never allow that it goes.
+/// same budget. A pod that cannot run is deleted: the budget counts it as disrupted, and might never allow that it goes.
 pub(super) async fn move_pod(
     cluster: &dyn Cluster,
     target: Target,
-    runs: bool,
+    cannot_run: bool,
 ) -> Result<Outcome, TaskError> {
-    if !runs {
+    if cannot_run {
         return delete_pod(cluster, target).await;
     }
     match cluster.evict(target).await {
@@ -80,8 +80,8 @@ impl Task for ReplacePod {
         let target = Target::of(Kind::Pod, &pod.meta);
         let node = scope.require()?;
         let facts = scope.facts(&node);
-        if facts.pod.as_ref().is_some_and(|pod| facts.is_at_grant(pod)) {
-            return move_pod(&*scope.cluster, target, facts.main_container_runs()).await;
+        if let Some(pod) = facts.pod.as_ref().filter(|pod| facts.is_at_grant(pod)) {
+            return move_pod(&*scope.cluster, target, pod.main_cannot_run).await;
         }
         delete_pod(&*scope.cluster, target).await
     }

@@ -154,6 +154,7 @@ pub(crate) fn paced<T: Send + 'static>(
                 Ok(event) => {
                     if matches!(event, Event::InitDone | Event::Apply(_) | Event::Delete(_)) {
                         attempts.reset_backoff();
+                        attempts.was_refused = false;
                     }
                     return Some((event, (events, attempts)));
                 }

@@ -56,10 +56,11 @@ pub(super) async fn look(cx: &Context, fleet: &ObservedFleet) -> Result<Config, 
     let recorded = if recorded.is_empty() { of_nodes() } else { recorded.to_owned() };
     let recorded = recorded.as_str();
     // What has not been rolled out yet is rolled out with the data as it is now.
-    let is_refused = status.rollout.is_none()
+    let is_blocked = status.rollout.is_none()
+        && status.requested_rollout_hash != status.last_completed_rollout_hash
         && conditions::find(&status.conditions, UP_TO_DATE)
             .is_some_and(|condition| condition.reason == Reason::InvalidSpec.as_ref());
-    let is_new = recorded.is_empty() || status.observed_generation != meta.generation || is_refused;
+    let is_new = recorded.is_empty() || status.observed_generation != meta.generation || is_blocked;
     let answers = match cx.followed.read(cx.cluster.as_ref(), &meta.namespace, &named).await {
         Ok(answers) => answers,
         // Nothing else would report the change again.

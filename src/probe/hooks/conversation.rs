@@ -76,7 +76,7 @@ impl PeerConnection<'_> {
         if samples.is_empty() {
             return Err("answered with no data".to_owned());
         }
-        let text = prometheus::shown(&samples);
+        let text = reply.credentials.hide(&prometheus::shown(&samples));
         let variables = Variables::of_result(&samples);
         Ok(verdict(&probe.success, &probe.failure, Over::Result, &variables, text))
     }

@@ -168,8 +168,11 @@ impl Chain {
     pub fn add_fleet(&mut self, fleet: &ObservedFleet, node: &ObservedNode) {
         let is_at_work = node.status.plan.as_ref().is_some_and(RawPlan::may_be_active);
         let reconciling = conditions::find(&fleet.status.conditions, RECONCILING);
-        if let Some(condition) = reconciling.filter(|condition| condition.status == "True" && !is_at_work) {
-            self.add(1, format!("NodeDeployment {}", fleet.meta.name), condition.message.clone(), None);
+        let reconciling = reconciling.map(|condition| condition.message.as_str()).unwrap_or_default();
+        let rollout = fleet.status.rollout.as_ref().map(|rollout| rollout.message.as_str());
+        let says = [reconciling, rollout.unwrap_or_default()].into_iter().find(|says| !says.is_empty());
+        if let Some(says) = says.filter(|_| !is_at_work) {
+            self.add(1, format!("NodeDeployment {}", fleet.meta.name), says, None);
         }
     }
 

@@ -66,7 +66,7 @@ pub struct GrowthInput<'a> {
     pub pod: Option<&'a ObservedPod>,
     /// The time.
     pub now: DateTime<Utc>,
-    /// Since when this process knows that the file system of a claim is to grow.
+    /// Since when this process knows that the file system of a claim is to grow. It counts if the claim says no time.
     pub seen: &'a dyn Fn(&ObservedClaim) -> DateTime<Utc>,
     /// What an event said about a claim last: why its volume cannot grow.
     pub warning: &'a dyn Fn(&ObservedClaim) -> Option<String>,
@@ -161,8 +161,9 @@ fn of_claim(input: &GrowthInput<'_>, claim: &ObservedClaim, size: &str) -> Growt
     let Some(pending) = pending.filter(|_| !is_busy) else {
         return expanding(None);
     };
-    let since = (input.seen)(claim);
-    let stamp = pending.last_transition_time.unwrap_or(since);
+    let stamp = pending.last_transition_time.unwrap_or_else(|| (input.seen)(claim));
+    // A time in the future was written before the clock was set back.
+    let since = if stamp > input.now { (input.seen)(claim) } else { stamp };
     // A pod that was started later makes its kubelet grow the file system.
     let is_old = |pod: &&ObservedPod| {
         !pod.meta.terminating
@@ -298,7 +299,7 @@ mod tests {
         };
         assert_eq!(
             until(of(pending(Some(10)), Some(&pod(0)), 99)),
-            Some(at(5) + ONLINE),
+            Some(at(10) + ONLINE),
             "its kubelet has time"
         );
         let late = of(pending(Some(10)), Some(&pod(0)), 1_000);

@@ -39,12 +39,6 @@ pub fn is_smaller(size: &str, than: &str) -> bool {
     }
 }
 
-/// True if a text is a size.
-#[must_use]
-pub fn is_size(text: &str) -> bool {
-    nanos(text).is_some()
-}
-
 /// These claim templates with these sizes, where that is larger.
 #[must_use]
 pub fn with_sizes(claims: &[Value], sizes: &BTreeMap<String, String>) -> Vec<Value> {

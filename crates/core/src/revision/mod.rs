@@ -15,7 +15,7 @@ pub mod revisions;
 pub mod rollout;
 pub mod template;
 
-pub use claims::{ClaimsComparison, are_same_claims, growth, is_size, is_smaller, sizes_of, with_sizes};
+pub use claims::{ClaimsComparison, are_same_claims, growth, is_smaller, sizes_of, with_sizes};
 pub use data::{RevisionData, RevisionSidecar};
 pub use drift::{Difference, diff};
 pub use hash::pod_template_hash;

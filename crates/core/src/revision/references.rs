@@ -201,7 +201,7 @@ mod tests {
             (volume(json!({"ephemeral": {"volumeClaimTemplate": {"spec": {}}}})), None),
             (volume(json!({"csi": {"nodePublishSecretRef": {"name": "s"}}})), Some("volume v: Secret s")),
             (volume(json!({"azureFile": {"secretName": "s"}})), Some("volume v: Secret s")),
-            (volume(json!({"rbd": {"secretRef": {"name": "s"}}})), Some("volume v: Secret s")),
+            (volume(json!({"iscsi": {"secretRef": {"name": "s"}}})), Some("volume v: Secret s")),
             (volume(json!({"flexVolume": {"secretRef": {"name": "s"}}})), Some("volume v: Secret s")),
             (env(json!({"secretKeyRef": {"name": "s", "key": "k"}})), Some("container db: env B: Secret s")),
             (env(json!({"secretKeyRef": {"name": "s", "key": "k", "optional": true}})), None),

@@ -233,10 +233,14 @@ fn why_none_moves(facts: &FleetFacts, left: &[(&ChildFacts, &PodMove)]) -> Optio
     if is_halting(facts) {
         return Some("; they move after the halt".to_owned());
     }
-    let others = facts.children.iter().filter(|child| child.counts_as_disrupted());
+    // During a rollout these are other nodes each moment.
+    let moves = left.iter().any(|(child, _)| child.pod.drain.is_asked() || child.counts_as_disrupted());
+    if moves || facts.rollout.now.cause().is_some() {
+        return None;
+    }
+    let others = facts.wanted().filter(|child| child.counts_as_disrupted());
     let others: Vec<&str> = others.map(|child| child.name.as_str()).collect();
-    let is_any_asked = left.iter().any(|(child, _)| child.pod.drain.is_asked());
-    (!is_any_asked && !others.is_empty()).then(|| format!("; waiting for {}", some_of(&others)))
+    (!others.is_empty()).then(|| format!("; waiting for {}", some_of(&others)))
 }
 
 fn is_halting(facts: &FleetFacts) -> bool {

@@ -1,4 +1,4 @@
-//! What keeps a rollout from taking down nodes that serve: a spec that is refused, objects that its template names and that do
+//! What keeps a rollout from taking down nodes that serve: a target that is refused, objects that its template names and that do
 //! not exist, its windows, the fleets that come first, and how many may roll at the same time. Pure.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,8 @@ pub enum WaitingFor {
     Predecessors,
     /// Other fleets, by `--max-rollouts`.
     Turn,
-    /// A person, so that others may go ahead: it is paused, or waits for an approval, a promotion or the partition.
+    /// A person, so that others may go ahead: it is paused, or waits for an approval, a promotion, the partition or a spec that is
+    /// not refused.
     Person,
 }
 
@@ -43,8 +44,10 @@ pub enum Gate {
     Open,
     /// Objects that the new template names do not exist; which ones, in a sentence.
     Missing(String),
-    /// The spec is refused, or the API server has not answered whether those objects exist; a sentence.
-    Blocked(String),
+    /// The API server has not answered whether they exist; a sentence.
+    Unanswered(String),
+    /// Another target is desired, and refused; a sentence.
+    Refused(String),
     /// No window is open.
     Window(Opening),
     /// Fleets in `after` are not up to date; which ones, in a sentence.
@@ -65,9 +68,10 @@ impl Gate {
             Self::Open | Self::Person => None,
             Self::Missing(sentence) => Some(format!("waiting for missing objects: {sentence}")),
             Self::Window(opening) => Some(opening.sentence()),
-            Self::Blocked(sentence) | Self::Predecessors(sentence) | Self::Turn(sentence) => {
-                Some(sentence.clone())
-            }
+            Self::Unanswered(sentence)
+            | Self::Refused(sentence)
+            | Self::Predecessors(sentence)
+            | Self::Turn(sentence) => Some(sentence.clone()),
             Self::Beginning => Some("waiting for the rollout to begin".to_owned()),
         }
     }
@@ -78,10 +82,10 @@ impl Gate {
         *self != Self::Open
     }
 
-    /// True if it waits for objects that do not exist.
+    /// True if it waits for objects that do not exist, as far as is known.
     #[must_use]
     pub fn lacks_objects(&self) -> bool {
-        matches!(self, Self::Missing(_))
+        matches!(self, Self::Missing(_) | Self::Unanswered(_))
     }
 
     /// When its window opens, if it waits for that.
@@ -285,7 +289,7 @@ pub(super) fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
     rollout.window_opens_at = gate.opens_at();
     let waits = match gate {
         _ if matches!(rollout.stage, Stage::Promoting | Stage::Retiring) => None,
-        Gate::Window(_) | Gate::Missing(_)
+        Gate::Window(_) | Gate::Missing(_) | Gate::Refused(_)
             if rollout.waiting_for.is_empty() && !facts.stands_at_gate(&target) =>
         {
             None
@@ -294,10 +298,10 @@ pub(super) fn refresh(status: &mut NodeDeploymentStatus, facts: &FleetFacts) {
         Gate::Missing(_) => Some(WaitingFor::Objects),
         Gate::Predecessors(_) => Some(WaitingFor::Predecessors),
         Gate::Turn(_) => Some(WaitingFor::Turn),
-        Gate::Person => Some(WaitingFor::Person),
+        Gate::Person | Gate::Refused(_) => Some(WaitingFor::Person),
         Gate::Beginning => None,
         // One that has just begun waits until its gate was looked at, and one that rolls keeps its turn.
-        Gate::Open | Gate::Blocked(_) => rollout.waiting_for.parse().ok(),
+        Gate::Open | Gate::Unanswered(_) => rollout.waiting_for.parse().ok(),
     };
     rollout.waiting_for = waits.map_or_else(String::new, |waits| waits.as_ref().to_owned());
     rollout.window_opened |= plan.is_some() && facts.requests.open_window == plan;
