@@ -302,7 +302,8 @@ fn refused_template_stops_the_rollout_before_it() {
         w.rest(600).await;
         assert_eq!(pods(&w), before, "no other pod is taken down");
         let sentence = format!("waiting for the spec to be corrected: {SAYS}");
-        assert_eq!(w.status()["rollout"]["message"], sentence);
+        let rollout = w.status()["rollout"].clone();
+        assert_eq!((&rollout["message"], &rollout["waitingFor"]), (&json!(sentence), &json!("Person")));
         create_secret(&w).await;
         complete(&w, "db:3").await;
         w.is_at_rest().await;
