@@ -237,8 +237,8 @@ impl Examined<'_> {
             && self.scope.specified() != self.scope.written()
             && forecast.is_no_other_target(hash_before);
         self.add_decision(forecast, &facts, plan.as_ref(), &at, &decision).await?;
-        let goes_on = facts.rollout.now.set().filter(|_| decision == FleetDecision::Keep);
-        let entrant = forecast.set.clone().or_else(|| goes_on.map(|rollout| rollout.entrant.clone()));
+        let continued = facts.rollout.now.set().filter(|_| decision == FleetDecision::Keep);
+        let entrant = forecast.set.clone().or_else(|| continued.map(|rollout| rollout.entrant.clone()));
         forecast.grows = self.growing_claims(&facts, entrant.as_ref());
         forecast.add_hooks(&self.scope.spec.update_strategy.hooks, &facts, &decision);
         if is_same {
