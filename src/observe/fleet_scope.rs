@@ -50,7 +50,7 @@ pub struct FleetScope {
     /// Why the desired state cannot be rolled out, if so.
     #[doc(hidden)]
     pub blocker: Option<Blocker>,
-    /// The objects that do not exist although the template of the rollout names them, in a sentence.
+    /// Which objects do not exist although the template of the rollout names them, or that the API server has not answered.
     pub(crate) missing: Option<Blocker>,
     /// The time of this reconcile.
     pub now: DateTime<Utc>,
