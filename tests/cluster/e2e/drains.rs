@@ -102,6 +102,44 @@ async fn kubectl_drain_during_moves_takes_one_node_at_a_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn pods_of_a_stateful_set_leave_a_cordoned_machine() {
+    let mut world = World::without_operator("drain-ssr").await;
+    let machines = Machines::add(&world, &["a", "b"]).await;
+    Machines::grant(&world).await;
+    world.start_operator(&["--drain"]).await;
+    machines.cordon(1, true).await;
+    let pods = ["ledger-0", "ledger-1", "ledger-2"];
+    for pod in pods {
+        world.steer(pod, "whole-grace").await;
+    }
+    let pod = json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "db", "image": "db:1"}]});
+    let labels = json!({"app": "ledger"});
+    let set = json!({"metadata": {"name": "ledger"}, "spec": {"replicas": 3, "serviceName": "ledger",
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": with(pod, &Machines::placement(&world))}}});
+    world.create("apps/v1", "StatefulSet", set).await;
+    let rollout = json!({"metadata": {"name": "ledger"}, "spec": {"statefulSets": {"names": ["ledger"]}}});
+    world.create("windlass.dev/v1alpha1", "StatefulSetRollout", rollout).await;
+    let rollouts = world.api("windlass.dev/v1alpha1", "StatefulSetRollout");
+    let is_at_rest = |rollout: &Value| {
+        is_applied(rollout)
+            && rollout["status"]["readyReplicas"] == 3
+            && rollout["status"]["nodes"].is_null()
+            && condition(rollout, "Reconciling") == "False/Settled"
+    };
+    world.until(&rollouts, "ledger", "it is at rest", is_at_rest).await;
+    until_all_on(&world, &machines.names[0], 3).await;
+    let wave = Wave::of_pods(&world, &pods).await;
+    machines.cordon(1, false).await;
+    machines.cordon(0, true).await;
+    until_all_on(&world, &machines.names[1], 3).await;
+    world.until(&rollouts, "ledger", "it is at rest again", is_at_rest).await;
+    let seen = wave.at_most(1).await;
+    assert_eq!(seen.went, ["ledger-2", "ledger-1", "ledger-0"], "{:#?}", seen.log);
+    machines.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn operator_without_drain_leaves_cordoned_machines_alone() {
     let mut world = World::without_operator("cordon").await;
     let machines = Machines::add(&world, &["a", "b"]).await;
