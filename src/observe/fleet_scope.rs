@@ -231,11 +231,12 @@ impl FleetScope {
             None => self.observe_facts(),
         };
         // Once for each reconcile: a turn is taken for all of it.
+        let obstacle = self.obstacle();
         facts.rollout.gate = match &cache.gate {
-            Some((obstacle, gate)) if *obstacle == self.obstacle() => gate.clone(),
+            Some((then, gate)) if *then == obstacle => gate.clone(),
             _ => self.gate(&facts),
         };
-        cache.gate = Some((self.obstacle(), facts.rollout.gate.clone()));
+        cache.gate = Some((obstacle, facts.rollout.gate.clone()));
         let facts = Arc::new(facts);
         cache.taken += 1;
         cache.facts = Some((state, facts.clone()));

@@ -300,8 +300,8 @@ impl Triggers {
         }
     }
 
-    /// Requeues the fleets that may begin now that this one is done, waits for something, or was deleted: the one whose turn is next, and those
-    /// that are after it.
+    /// Requeues the fleets that may begin now that this one is done, waits for something, or was deleted: the one whose
+    /// turn is next, and those that are after it.
     fn those_that_wait_for(&self, fleet: &Key) {
         let rolls = |changed: &ObservedFleet| {
             changed.status.rollout.as_ref().is_some_and(|rollout| rollout.waiting_for.is_empty())

@@ -149,16 +149,8 @@ fn of_claim(input: &GrowthInput<'_>, claim: &ObservedClaim, size: &str) -> Growt
     }
     let expanding = |until| Growth::Expanding { why: format!("{grows}{}", says(input, claim)), until };
     let pending = claim.conditions.iter().find(|condition| condition.type_ == FILE_SYSTEM_PENDING);
-    let is_in_use =
-        |condition: &&ClaimCondition| condition.type_ == NODE_ERROR && condition.message.contains(IN_USE);
-    let needs_pod = claim.conditions.iter().any(|condition| is_in_use(&condition));
-    // With another error a new pod might not start at all.
-    let fails = |condition: &ClaimCondition| match condition.type_.as_str() {
-        NODE_ERROR => !needs_pod,
-        other => other == CONTROLLER_ERROR,
-    };
-    let is_busy = claim.grows_file_system && !needs_pod || claim.conditions.iter().any(fails);
-    let Some(pending) = pending.filter(|_| !is_busy) else {
+    let attempt = Attempt::of(claim);
+    let Some(pending) = pending.filter(|_| !matches!(attempt, Attempt::Active | Attempt::Failed)) else {
         return expanding(None);
     };
     let stamp = pending.last_transition_time.unwrap_or_else(|| (input.seen)(claim));
@@ -174,11 +166,36 @@ fn of_claim(input: &GrowthInput<'_>, claim: &ObservedClaim, size: &str) -> Growt
         return expanding(None);
     };
     let until = since + ONLINE;
-    if input.now < until && !needs_pod {
+    if input.now < until && attempt == Attempt::Unknown {
         return expanding(Some(until));
     }
     let why = format!("{grows}: pod {} has to be restarted to grow its file system", pod.meta.name);
     Growth::NeedsNewPod { why, pod_uid: pod.meta.uid.clone() }
+}
+
+/// What a claim says about the attempt to grow its file system.
+#[derive(Eq, PartialEq)]
+enum Attempt {
+    /// Nothing.
+    Unknown,
+    /// The kubelet grows it now.
+    Active,
+    /// The driver cannot grow it while it is in use.
+    InUse,
+    /// It failed: a new pod might not start at all.
+    Failed,
+}
+
+impl Attempt {
+    fn of(claim: &ObservedClaim) -> Self {
+        let error = |type_: &str| claim.conditions.iter().find(|condition| condition.type_ == type_);
+        match (error(CONTROLLER_ERROR), error(NODE_ERROR)) {
+            (None, None) if claim.grows_file_system => Self::Active,
+            (None, None) => Self::Unknown,
+            (None, Some(of_node)) if of_node.message.contains(IN_USE) => Self::InUse,
+            _ => Self::Failed,
+        }
+    }
 }
 
 /// What the conditions of a claim, and the last event about it, say.

@@ -1,5 +1,5 @@
-//! Outside of its windows, a rollout takes no node that serves, and begins no promotion. What was taken before completes,
-//! and the way back does not wait.
+//! Outside of its windows, a rollout grants nothing to a node that serves, and begins no promotion. A node that was granted
+//! its update before completes it, and the way back does not wait.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub fn examine(evidence: &mut Evidence<'_>) {
         if let Some((kind, name)) = place(step) {
             let request = makers.request(step.version).filter(|_| step.version > evidence.first_version);
             if let (Actor::Operator, Some(request)) = (makers.of_version(step.version), request)
-                && let Some(what) = taken(kind, &name, step, &serving)
+                && let Some(what) = begun(kind, &name, step, &serving)
             {
                 grants += 1;
                 let at = |seconds| evidence.world.is_window_open(request.sent_micros, seconds);
@@ -46,20 +46,20 @@ pub fn examine(evidence: &mut Evidence<'_>) {
         }
     });
     if grants == 0 {
-        found.push("oracle 4: nothing was taken in a window".to_owned());
+        found.push("oracle 4: nothing was granted in a window".to_owned());
     }
     evidence.failures.append(&mut found);
 }
 
-/// What this change lets a rollout do.
-fn taken(kind: &str, name: &str, step: Step<'_>, serving: &BTreeMap<String, bool>) -> Option<String> {
+/// What this change of an object begins, in words.
+fn begun(kind: &str, name: &str, step: Step<'_>, serving: &BTreeMap<String, bool>) -> Option<String> {
     let (before, after) = (step.before?, step.after?);
     let serves = |pod: &str| serving.get(pod) == Some(&true);
     match kind {
         "StatefulNode" => {
             let (before, after) = (state::node(before), state::node(after));
-            let is_taken = before.granted != after.granted && !before.is_in_flight();
-            (is_taken && serves(&format!("{name}-0"))).then(|| format!("{name} is granted"))
+            let is_new = before.granted != after.granted && !before.is_in_flight();
+            (is_new && serves(&format!("{name}-0"))).then(|| format!("{name} is granted"))
         }
         "StatefulSetRollout" => {
             let nodes = |object: &Value| object["status"]["nodes"].as_array().cloned().unwrap_or_default();

@@ -31,8 +31,8 @@ pub enum WaitingFor {
     Predecessors,
     /// Other fleets, by `--max-rollouts`.
     Turn,
-    /// A person, so that others may go ahead: it is paused, or waits for an approval, a promotion, the partition or a spec that is
-    /// not refused.
+    /// A person, so that others may go ahead: it is paused, or waits for an approval, a promotion, the partition, or the
+    /// correction of a refused spec.
     Person,
 }
 
